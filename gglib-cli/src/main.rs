@@ -1,0 +1,2 @@
+//! The `gglib` command.
+fn main() {}

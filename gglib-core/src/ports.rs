@@ -1,0 +1,129 @@
+//! The few traits through which the proxy and the runtime meet.
+//!
+//! `gglib-proxy` does not depend on `gglib-runtime`, nor the other way round; `gglib-cli` hands the one's
+//! implementations to the other.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use crate::admission::{Generation, Refusal, Snapshot};
+use crate::model::ModelName;
+
+/// A boxed future, so that the ports can be trait objects.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The body of an upstream's response, as it arrives.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send>>;
+
+/// Whatever answers requests: a local engine, a remote endpoint, a script in a test.
+///
+/// An implementation issues the request exactly once. It never repeats one by itself, on no kind of
+/// failure: repetition belongs to the registered sites alone.
+pub trait Upstream: Send + Sync {
+    /// Issues `request` once and resolves when the response's head has arrived.
+    ///
+    /// Only path and query of the request's URI matter; the implementation knows its own address.
+    /// Dropping the future, or the body, cancels the upstream's work.
+    fn send(
+        &self,
+        request: http::Request<Bytes>,
+        connection: Connection,
+    ) -> BoxFuture<'_, Result<http::Response<ByteStream>, UpstreamError>>;
+}
+
+/// Which connection an attempt may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// An idle one from the pool, if there is one.
+    Pooled,
+    /// A new one: after a pooled connection turned out stale.
+    Fresh,
+}
+
+/// A failure below HTTP: there is no status, or the body broke off.
+#[derive(Debug)]
+pub struct UpstreamError {
+    phase: Phase,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+/// How far an attempt had come when the transport failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// No connection: refused, unreachable, name not resolved, TLS failed.
+    Connect,
+    /// Connected, but no response head came.
+    BeforeHeaders,
+    /// The head had come, no byte of the body.
+    AfterHeaders,
+    /// Some of the body had come.
+    MidBody,
+}
+
+impl UpstreamError {
+    /// A transport failure in `phase`, caused by `source`.
+    pub fn new(phase: Phase, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { phase, source: source.into() }
+    }
+
+    /// How far the attempt had come.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+}
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.phase {
+            Phase::Connect => "could not connect to the upstream",
+            Phase::BeforeHeaders => "the upstream closed the connection before it answered",
+            Phase::AfterHeaders => "the upstream closed the connection before the first byte of its answer",
+            Phase::MidBody => "the upstream broke off in the middle of its answer",
+        })
+    }
+}
+
+impl Error for UpstreamError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+/// The runtime's side of admission, as the proxy sees it.
+pub trait Residency: Send + Sync {
+    /// Waits for the right to use an engine of `model`, launching or swapping as needed.
+    ///
+    /// Dropping the future gives up the place in the queue.
+    fn lease(&self, model: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>>;
+
+    /// What is loaded, what waits, and the totals; `None` when the owner of the queue did not answer in
+    /// time, which is what `/healthz` reports.
+    fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>>;
+}
+
+/// The right of one request to use a resident engine; dropping it gives the place back.
+pub trait Lease: Send + Sync {
+    /// The launch that this lease belongs to.
+    fn generation(&self) -> Generation;
+
+    /// The leased engine.
+    fn upstream(&self) -> &dyn Upstream;
+
+    /// Checks a suspicion that the engine of this generation is dead: by its process's exit, or else by a
+    /// health probe. A dead engine is stopped for good before this resolves; a newer one is never touched.
+    fn confirm(&self) -> BoxFuture<'_, Liveness>;
+}
+
+/// What a checked suspicion came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// The engine runs and answers its health probe.
+    Alive,
+    /// The engine has ended or does not answer; it has been retired.
+    Dead,
+}
