@@ -1,1 +1,150 @@
-//! To be written.
+//! The typed configuration, its layers and its validation.
+//!
+//! One value wins per key: flag over environment over file over default. [`KEYS`] is the only list of keys;
+//! reading, defaults, environment and the reference page come from it.
+//!
+//! ```
+//! use gglib_core::config::{self, Sources};
+//!
+//! let text = r#"
+//!     [timeouts]
+//!     idel = "30s"
+//! "#;
+//! let sources = Sources { file: Some(("gglib.toml".as_ref(), text)), env: &|_| None, flags: &[] };
+//! assert_eq!(
+//!     config::load(&sources).unwrap_err().to_string(),
+//!     "unknown key `timeouts.idel` in gglib.toml; did you mean `timeouts.idle`?",
+//! );
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use error::{ConfigError, ConfigErrors};
+pub use key::{EnvVar, KEYS, Key, Kind};
+pub use layers::Sources;
+
+use crate::model::{Catalog, ModelName, ModelSpec};
+use crate::retry::{RetryPolicy, Warning};
+
+mod error;
+mod key;
+mod layers;
+mod typed;
+mod value;
+
+/// Everything that `gglib.toml`, the environment and the flags say.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `[server]`
+    pub server: Server,
+    /// `[engine]`
+    pub engine: Engine,
+    /// `[admission]`
+    pub admission: Admission,
+    /// `[timeouts]`
+    pub timeouts: Timeouts,
+    /// `[recovery]`
+    pub recovery: Recovery,
+    /// `[retry]`: the policy that our clients and our `Retry-After` share.
+    pub retry: RetryPolicy,
+    /// `[models.*]`
+    pub models: BTreeMap<ModelName, ModelSpec>,
+    /// Values of the environment that were left aside, for the log.
+    pub warnings: Vec<Warning>,
+}
+
+/// `[server]`: the endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Largest request body, in bytes.
+    pub body_limit: u64,
+}
+
+/// `[engine]`: how engines are found, reached, loaded and stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// A path of `llama-server`; `None` for `auto`.
+    pub binary: Option<PathBuf>,
+    /// How engines are reached.
+    pub transport: Transport,
+    /// Longest silence of a load.
+    pub load_stall: Duration,
+    /// Longest load.
+    pub load_limit: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub stop_grace: Duration,
+    /// How long requests in flight go on at shutdown.
+    pub drain: Duration,
+}
+
+/// How engines are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A socket of its own in a directory that only we can enter.
+    Unix,
+    /// A free port on the loopback address, per launch.
+    Tcp,
+}
+
+/// `[admission]`: bounds of waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Longest standstill of a queue.
+    pub stall: Duration,
+    /// Longest wait.
+    pub max_wait: Duration,
+    /// Waiting requests per model.
+    pub queue: usize,
+}
+
+/// `[timeouts]`: of one attempt, each with an error code of its own; `request` spans all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the connection stands.
+    pub connect: Duration,
+    /// Until the response's head.
+    pub response_headers: Duration,
+    /// Without progress before the first content.
+    pub first_content: Duration,
+    /// Between two pieces of content.
+    pub idle: Duration,
+    /// The attempt altogether.
+    pub total: Duration,
+    /// All waits and attempts of a request.
+    pub request: Duration,
+}
+
+/// `[recovery]`: which one-shot recoveries are allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Relaunch a dead engine and send the request again, once.
+    pub relaunch: bool,
+}
+
+impl Config {
+    /// The configured models, by name and alias.
+    pub fn catalog(&self) -> Catalog {
+        Catalog::new(self.models.clone())
+    }
+}
+
+/// Reads all layers, or says everything that is wrong with them.
+///
+/// # Errors
+/// [`ConfigErrors`]: every problem found, each naming its key, its origin and the remedy.
+pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigErrors> {
+    let mut errors = Vec::new();
+    let values = layers::merge(sources, &mut errors);
+    if errors.is_empty() {
+        let config = typed::build(&values, sources, &mut errors);
+        if errors.is_empty() {
+            return Ok(config);
+        }
+    }
+    Err(ConfigErrors(errors))
+}
