@@ -7,7 +7,7 @@
 
 pub mod admission;
 pub mod api;
-//pub mod config;
+pub mod config;
 pub mod model;
 pub mod moment;
 pub mod ports;

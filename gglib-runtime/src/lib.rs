@@ -1,3 +1,5 @@
-//! To be written.
+//! Processes and waiting: everything of gglib that needs a clock, a process or a network client.
 
+pub mod admission;
+pub mod engine;
 pub mod install;

@@ -88,8 +88,18 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'stati
 
 /// All keys, in the order of the reference page.
 pub const KEYS: &[Key] = &[
-    key("server.listen", Kind::Text, "\"127.0.0.1:8080\"", "Address and port of the endpoint. Port 0 takes a free one."),
-    key("server.body_limit", Kind::Size, "\"64MiB\"", "Largest request body; a larger one is answered with 413."),
+    key(
+        "server.listen",
+        Kind::Text,
+        "\"127.0.0.1:8080\"",
+        "Address and port of the endpoint. Port 0 takes a free one.",
+    ),
+    key(
+        "server.body_limit",
+        Kind::Size,
+        "\"64MiB\"",
+        "Largest request body; a larger one is answered with 413.",
+    ),
     key(
         "engine.binary",
         Kind::Text,
@@ -115,17 +125,42 @@ pub const KEYS: &[Key] = &[
         "\"2s\"",
         "How long an engine may take to end after SIGTERM before its process group is killed.",
     ),
-    key("engine.drain", Kind::Duration, "\"30s\"", "How long requests in flight may go on when gglib itself is told to stop."),
+    key(
+        "engine.drain",
+        Kind::Duration,
+        "\"30s\"",
+        "How long requests in flight may go on when gglib itself is told to stop.",
+    ),
     key(
         "admission.stall",
         Kind::Duration,
         "\"180s\"",
         "A waiting request is refused after this long in which its queue did not move; a load in progress holds the clock.",
     ),
-    key("admission.max_wait", Kind::Duration, "\"10m\"", "A waiting request is refused after this long in any case."),
-    key("admission.queue", Kind::Integer, "256", "Waiting requests per model; one more is answered with 429 at once."),
-    key("timeouts.connect", Kind::Duration, "\"2s\"", "Of one attempt: until the engine has taken the connection."),
-    key("timeouts.response_headers", Kind::Duration, "\"30s\"", "Of one attempt: until the response's head has come."),
+    key(
+        "admission.max_wait",
+        Kind::Duration,
+        "\"10m\"",
+        "A waiting request is refused after this long in any case.",
+    ),
+    key(
+        "admission.queue",
+        Kind::Integer,
+        "256",
+        "Waiting requests per model; one more is answered with 429 at once.",
+    ),
+    key(
+        "timeouts.connect",
+        Kind::Duration,
+        "\"2s\"",
+        "Of one attempt: until the engine has taken the connection.",
+    ),
+    key(
+        "timeouts.response_headers",
+        Kind::Duration,
+        "\"30s\"",
+        "Of one attempt: until the response's head has come.",
+    ),
     key(
         "timeouts.first_content",
         Kind::Duration,
@@ -142,10 +177,25 @@ pub const KEYS: &[Key] = &[
         "Relaunch an engine that died before the first content, once per request, and send the request again.",
     ),
     key("retry.max_attempts", Kind::Integer, "4", "Attempts of our own clients, including the first."),
-    key("retry.initial_backoff", Kind::Duration, "\"1s\"", "Upper bound of the first delay; it doubles from there."),
-    key("retry.max_backoff", Kind::Duration, "\"15s\"", "No delay is drawn above this; also the `Retry-After` when nothing better is known."),
+    key(
+        "retry.initial_backoff",
+        Kind::Duration,
+        "\"1s\"",
+        "Upper bound of the first delay; it doubles from there.",
+    ),
+    key(
+        "retry.max_backoff",
+        Kind::Duration,
+        "\"15s\"",
+        "No delay is drawn above this; also the `Retry-After` when nothing better is known.",
+    ),
     key("retry.total_deadline", Kind::Duration, "\"60s\"", "No new attempt is started after this long."),
-    key("models.*.path", Kind::Text, "", "The GGUF file; `~/` is the home directory, a relative path starts at the file's own directory."),
+    key(
+        "models.*.path",
+        Kind::Text,
+        "",
+        "The GGUF file; `~/` is the home directory, a relative path starts at the file's own directory.",
+    ),
     key("models.*.aliases", Kind::List, "[]", "Further names under which clients may ask for the model."),
     key(
         "models.*.context",
@@ -153,7 +203,12 @@ pub const KEYS: &[Key] = &[
         "",
         "Context window of one request, in tokens. Without it the engine takes the model's own.",
     ),
-    key("models.*.parallel", Kind::Integer, "1", "Requests that the engine serves at once; further ones wait in our queue."),
+    key(
+        "models.*.parallel",
+        Kind::Integer,
+        "1",
+        "Requests that the engine serves at once; further ones wait in our queue.",
+    ),
     key("models.*.args", Kind::List, "[]", "Passed to `llama-server` as they are."),
 ];
 

@@ -39,15 +39,17 @@ pub(super) fn merge(sources: &Sources<'_>, errors: &mut Vec<ConfigError>) -> Val
                 let origin = path.display().to_string();
                 walk(&table, &mut Vec::new(), &origin, sources, &mut values, errors);
             }
-            Err(error) => errors
-                .push(ConfigError::Syntax { path: path.to_owned(), message: error.to_string().trim_end().to_owned() }),
+            Err(error) => errors.push(ConfigError::Syntax {
+                path: path.to_owned(),
+                message: error.to_string().trim_end().to_owned(),
+            }),
         }
     }
     for key in KEYS {
-        if let Some(EnvVar::Strict(name)) = key.env() {
-            if let Some(text) = (sources.env)(&name) {
-                give(key, &text, name, &mut values, errors);
-            }
+        if let Some(EnvVar::Strict(name)) = key.env()
+            && let Some(text) = (sources.env)(&name)
+        {
+            give(key, &text, name, &mut values, errors);
         }
     }
     for (path, text) in sources.flags {
@@ -130,7 +132,9 @@ fn fits(kind: Kind, value: &Value) -> bool {
 fn expanded(value: &Value, env: &dyn Fn(&str) -> Option<String>) -> Result<Value, String> {
     match value {
         Value::String(text) => value::expand_env(text, env).map(Value::String),
-        Value::Array(items) => items.iter().map(|item| expanded(item, env)).collect::<Result<_, _>>().map(Value::Array),
+        Value::Array(items) => {
+            items.iter().map(|item| expanded(item, env)).collect::<Result<_, _>>().map(Value::Array)
+        }
         other => Ok(other.clone()),
     }
 }
@@ -150,7 +154,7 @@ fn unknown(path: &[String], origin: &str) -> ConfigError {
     ConfigError::UnknownKey {
         key: path.join("."),
         origin: origin.to_owned(),
-        nearest: nearest.first().map(|child| [parent, &[child.clone()]].concat().join(".")),
+        nearest: nearest.first().map(|child| [parent, std::slice::from_ref(child)].concat().join(".")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::error::ConfigError;
-use super::key::{self, KEYS};
+use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
 use super::{Admission, Config, Engine, Recovery, Server, Timeouts, Transport, value};
 use crate::model::{ModelName, ModelSpec};
@@ -18,9 +18,11 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
     let (retry, warnings) = read.retry(sources.env);
     Config {
         server: Server {
-            listen: read.parsed("server.listen", "an address and a port such as \"127.0.0.1:8080\"", |text| {
-                text.parse().ok()
-            }),
+            listen: read.parsed(
+                "server.listen",
+                "an address and a port such as \"127.0.0.1:8080\"",
+                |text| text.parse().ok(),
+            ),
             body_limit: read.parsed("server.body_limit", "a size", value::size),
         },
         engine: Engine {
@@ -74,7 +76,8 @@ impl Reader<'_> {
         parse(text).unwrap_or_else(|| {
             self.reject(path, &given, expected);
             let default = default(path);
-            parse(default.value.as_str().unwrap_or_default()).expect("the defaults in KEYS are valid; a test holds them")
+            parse(default.value.as_str().unwrap_or_default())
+                .expect("the defaults in KEYS are valid; a test holds them")
         })
     }
 
@@ -120,12 +123,10 @@ impl Reader<'_> {
         };
         // The deadline goes through the same function as the variable does, since shortening it pulls the
         // backoffs along.
-        let deadline = self.parsed("retry.total_deadline", "a duration of whole seconds such as \"60s\"", |text| {
-            value::duration(text).filter(|deadline| deadline.as_secs() > 0 && deadline.subsec_nanos() == 0)
-        });
-        let (policy, _) = RetryPolicy::layered(base, |name| {
-            (name == DEADLINE_ENV_VAR).then(|| deadline.as_secs().to_string())
-        });
+        let deadline = self.duration("retry.total_deadline");
+        let seconds = format!("{}.{:09}", deadline.as_secs(), deadline.subsec_nanos());
+        let (policy, _) =
+            RetryPolicy::layered(base, |name| (name == DEADLINE_ENV_VAR).then(|| seconds.clone()));
         RetryPolicy::layered(policy, |name| {
             [MAX_ATTEMPTS_ENV_VAR, DEADLINE_ENV_VAR].contains(&name).then(|| env(name)).flatten()
         })
@@ -198,16 +199,18 @@ fn strings(given: Option<&Given>) -> Vec<String> {
 }
 
 fn default(path: &str) -> Given {
-    let key = KEYS.iter().find(|key| key.path == path).expect("only keys of KEYS are read; a test reads them all");
-    let table: toml::Table =
-        format!("value = {}", key.default).parse().expect("the defaults in KEYS are valid; a test holds them");
+    let key =
+        KEYS.iter().find(|key| key.path == path).expect("only keys of KEYS are read; a test reads them all");
+    let table: toml::Table = format!("value = {}", key.default)
+        .parse()
+        .expect("the defaults in KEYS are valid; a test holds them");
     Given { value: table["value"].clone(), origin: "the defaults".to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::load;
+    use crate::config::{key, load};
 
     fn from_file(text: &str) -> Result<Config, String> {
         from(text, &[], &[])
@@ -234,11 +237,12 @@ mod tests {
 
     #[test]
     fn every_default_stands_in_a_file_as_it_is_written_in_the_table() {
-        let mut text = String::new();
-        for key in KEYS.iter().filter(|key| !key.default.is_empty() && !key.path.contains('*')) {
-            text += &format!("{} = {}\n", key.path, key.default);
-        }
-        let config = from_file(&text).unwrap();
+        let text: Vec<String> = KEYS
+            .iter()
+            .filter(|key| !key.default.is_empty() && !key.path.contains('*'))
+            .map(|key| format!("{} = {}", key.path, key.default))
+            .collect();
+        let config = from_file(&text.join("\n")).unwrap();
         assert_eq!(config.timeouts, from_file("").unwrap().timeouts);
         assert_eq!(config.retry, RetryPolicy::default());
     }
@@ -293,7 +297,9 @@ mod tests {
         );
         check(
             "[timeouts]\nidle = \"0s\"",
-            &format!("`timeouts.idle` in {file}: expected a duration above zero such as \"30s\", found \"0s\""),
+            &format!(
+                "`timeouts.idle` in {file}: expected a duration above zero such as \"30s\", found \"0s\""
+            ),
         );
         check("server = 3", &format!("`server` in {file}: expected a table, found 3"));
         check(

@@ -1,0 +1,214 @@
+//! The task that owns the machine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gglib_core::admission::{
+    Admission, Command, Event, Generation, LeaseId, Refusal, Settings, Snapshot, Ticket, Urgency,
+};
+use gglib_core::model::{Catalog, ModelName};
+use gglib_core::moment::Moment;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::lease::EngineLease;
+use crate::engine::{Engine, EngineEvent, Launcher};
+
+/// What the owner is told.
+pub(super) enum Message {
+    Arrive { ticket: Ticket, model: ModelName, reply: Reply },
+    Leave(Ticket),
+    Release(LeaseId),
+    Condemn(Generation),
+    Engine(EngineEvent),
+    Snapshot(oneshot::Sender<Snapshot>),
+    Drain,
+    Abandon,
+}
+
+/// Where a waiting request hears of its end.
+type Reply = oneshot::Sender<Result<EngineLease, Refusal>>;
+
+pub(super) struct Owner {
+    machine: Admission,
+    launcher: Arc<Launcher>,
+    catalog: Catalog,
+    /// For engines and leases to talk back.
+    inbox: mpsc::UnboundedSender<Message>,
+    waiting: HashMap<Ticket, Reply>,
+    engines: HashMap<Generation, Held>,
+    origin: Instant,
+    draining: bool,
+}
+
+/// What is known of a launch.
+struct Held {
+    stop: watch::Sender<Option<Urgency>>,
+    engine: Option<Arc<Engine>>,
+}
+
+impl Owner {
+    pub(super) fn new(
+        launcher: Arc<Launcher>,
+        catalog: Catalog,
+        settings: Settings,
+        inbox: mpsc::UnboundedSender<Message>,
+    ) -> Self {
+        Self {
+            machine: Admission::new(settings),
+            launcher,
+            catalog,
+            inbox,
+            waiting: HashMap::new(),
+            engines: HashMap::new(),
+            origin: Instant::now(),
+            draining: false,
+        }
+    }
+
+    /// Serves messages until a drain is complete.
+    pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        while !(self.draining && self.machine.is_idle() && self.engines.is_empty()) {
+            let message = tokio::select! {
+                message = messages.recv() => message,
+                () = sleep_until(self.next_tick()) => None,
+            };
+            match message {
+                Some(message) => self.take(message),
+                None => self.tell(Event::Tick),
+            }
+        }
+    }
+
+    /// The machine's next deadline; far away when there is none, since a new one comes with a message.
+    fn next_tick(&self) -> Instant {
+        const FAR: Duration = Duration::from_secs(24 * 3600);
+        self.machine.next_deadline().map_or_else(
+            || Instant::now() + FAR,
+            |deadline| self.origin + Duration::from_nanos(deadline.as_nanos()),
+        )
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Arrive { ticket, model, reply } => {
+                let Some(parallel) = self.catalog.resolve(model.as_str()).ok().map(|(_, spec)| spec.parallel)
+                else {
+                    let reason = "it is not configured".to_owned();
+                    let _ = reply.send(Err(Refusal::LoadFailed { reason }));
+                    return;
+                };
+                self.waiting.insert(ticket, reply);
+                self.tell(Event::Arrive { ticket, model, parallel });
+            }
+            Message::Leave(ticket) => {
+                self.waiting.remove(&ticket);
+                self.tell(Event::Leave { ticket });
+            }
+            Message::Release(lease) => self.tell(Event::Release { lease }),
+            Message::Condemn(generation) => self.tell(Event::Condemn { generation }),
+            Message::Engine(event) => self.take_engine_event(event),
+            Message::Snapshot(reply) => {
+                let _ = reply.send(self.snapshot());
+            }
+            Message::Drain => {
+                self.draining = true;
+                self.tell(Event::Drain);
+            }
+            Message::Abandon => {
+                for generation in self.engines.keys().copied().collect::<Vec<_>>() {
+                    self.tell(Event::Condemn { generation });
+                }
+            }
+        }
+    }
+
+    fn take_engine_event(&mut self, event: EngineEvent) {
+        match event {
+            EngineEvent::Loaded(engine) => {
+                let generation = engine.generation();
+                if let Some(held) = self.engines.get_mut(&generation) {
+                    held.engine = Some(engine);
+                }
+                self.tell(Event::Loaded { generation });
+            }
+            EngineEvent::LoadFailed(generation, error) => {
+                self.engines.remove(&generation);
+                self.tell(Event::LoadFailed { generation, reason: error.to_string() });
+            }
+            EngineEvent::Ended(generation) => {
+                self.engines.remove(&generation);
+                self.tell(Event::Ended { generation });
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let now = self.now();
+        let mut commands = Vec::new();
+        self.machine.handle(event, now, &mut commands);
+        for command in commands {
+            self.carry_out(command);
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Launch { generation, model } => self.launch(generation, model),
+            Command::Stop { generation, urgency } => {
+                if let Some(held) = self.engines.get(&generation) {
+                    held.stop.send_replace(Some(urgency));
+                }
+            }
+            Command::Grant { lease } => self.grant(lease),
+            Command::Refuse { ticket, refusal } => {
+                if let Some(reply) = self.waiting.remove(&ticket) {
+                    let _ = reply.send(Err(refusal));
+                }
+            }
+        }
+    }
+
+    fn launch(&mut self, generation: Generation, model: ModelName) {
+        let (stop, stopped) = watch::channel(None);
+        self.engines.insert(generation, Held { stop, engine: None });
+        let inbox = self.inbox.clone();
+        let tell = move |event| {
+            let _ = inbox.send(Message::Engine(event));
+        };
+        let spec = self.catalog.resolve(model.as_str()).ok().map(|(_, spec)| spec.clone());
+        let spec = spec.expect("only models of the catalog are admitted");
+        let launcher = Arc::clone(&self.launcher);
+        tokio::spawn(async move { launcher.launch(generation, model, spec, stopped, tell).await });
+    }
+
+    fn grant(&mut self, id: LeaseId) {
+        let engine = self.engines.get(&id.generation).and_then(|held| held.engine.clone());
+        let lease = engine.map(|engine| EngineLease { id, engine, owner: self.inbox.clone() });
+        match (self.waiting.remove(&id.ticket), lease) {
+            // A reply that nobody takes drops the lease, which gives it back.
+            (Some(reply), Some(lease)) => drop(reply.send(Ok(lease))),
+            (None, Some(lease)) => drop(lease),
+            (_, None) => {
+                let _ = self.inbox.send(Message::Release(id));
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.machine.snapshot(self.now());
+        for engine in &mut snapshot.engines {
+            if let Some(ready) = self.engines.get(&engine.generation).and_then(|held| held.engine.as_ref()) {
+                engine.pid = Some(ready.pid());
+                engine.address = Some(ready.address().to_string());
+            }
+        }
+        snapshot
+    }
+
+    fn now(&self) -> Moment {
+        let nanos = self.origin.elapsed().as_nanos();
+        Moment::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,89 @@
+//! The front door: asking the owner task for a lease.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gglib_core::admission::{Refusal, Settings, Snapshot, Ticket};
+use gglib_core::model::{Catalog, ModelName};
+use gglib_core::ports::{BoxFuture, Lease, Residency};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::owner::{Message, Owner};
+use crate::engine::Launcher;
+
+/// An owner task that does not answer within this time counts as stuck.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The engines of this machine behind one queue.
+pub struct Pool {
+    owner: mpsc::UnboundedSender<Message>,
+    tickets: AtomicU64,
+    task: JoinHandle<()>,
+}
+
+impl Pool {
+    /// Starts the owner task; needs a tokio runtime.
+    pub fn start(launcher: Launcher, catalog: Catalog, settings: Settings) -> Self {
+        let (owner, inbox) = mpsc::unbounded_channel();
+        let task = tokio::spawn(Owner::new(Arc::new(launcher), catalog, settings, owner.clone()).run(inbox));
+        Self { owner, tickets: AtomicU64::new(0), task }
+    }
+
+    /// Admits nobody any more and resolves when every lease is back and every engine has been stopped;
+    /// after `bound`, engines are killed whatever they are doing.
+    pub async fn shut_down(mut self, bound: Duration) {
+        let _ = self.owner.send(Message::Drain);
+        if timeout(bound, &mut self.task).await.is_err() {
+            let _ = self.owner.send(Message::Abandon);
+            // Every engine's task is killing its process now, each within a bound of its own.
+            let _ = self.task.await;
+        }
+    }
+}
+
+impl Residency for Pool {
+    fn lease(&self, model: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>> {
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed) + 1);
+        Box::pin(async move {
+            let (reply, granted) = oneshot::channel();
+            // An owner that is gone has shut down, and so has the reply's other end.
+            let _ = self.owner.send(Message::Arrive { ticket, model, reply });
+            let place = Place { ticket, owner: &self.owner, held: true };
+            let answer = granted.await.unwrap_or(Err(Refusal::Draining));
+            place.give_up_nothing();
+            answer.map(|lease| Box::new(lease) as Box<dyn Lease>)
+        })
+    }
+
+    fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
+        Box::pin(async move {
+            let (reply, snapshot) = oneshot::channel();
+            self.owner.send(Message::Snapshot(reply)).ok()?;
+            timeout(PROBE, snapshot).await.ok()?.ok()
+        })
+    }
+}
+
+/// A place in the queue, given up when the wait is dropped.
+struct Place<'a> {
+    ticket: Ticket,
+    owner: &'a mpsc::UnboundedSender<Message>,
+    held: bool,
+}
+
+impl Place<'_> {
+    fn give_up_nothing(mut self) {
+        self.held = false;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.held {
+            let _ = self.owner.send(Message::Leave(self.ticket));
+        }
+    }
+}

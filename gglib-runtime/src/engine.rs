@@ -1,0 +1,24 @@
+//! Engines: `llama-server` processes that we launch, watch and stop.
+//!
+//! [`Launcher::launch`] is the only place that starts one. Each engine belongs to one task, which owns its
+//! process from the first line of the log to the last; the process itself hangs on a [`guard`], so that it
+//! cannot outlive us.
+
+pub use address::Address;
+pub use discover::{DiscoverError, LLAMA_SERVER_ENV_VAR, discover};
+pub use handle::Engine;
+pub use launch::{LaunchError, LaunchSettings, Launcher};
+pub use process::{Exit, GuardCommand};
+
+pub(crate) use launch::EngineEvent;
+
+mod address;
+mod command;
+mod discover;
+pub mod guard;
+mod handle;
+mod launch;
+mod log;
+mod process;
+mod readiness;
+mod upstream;

@@ -1,0 +1,66 @@
+//! The command line of one engine.
+
+use std::ffi::OsString;
+
+use gglib_core::model::{ModelName, ModelSpec};
+
+use super::address::Address;
+
+/// Arguments of `llama-server` for `spec` at `address`; the user's own come last and so win.
+pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec!["--model".into(), spec.path.clone().into()];
+    let mut flag = |name: &str, value: &str| args.extend([name.into(), value.into()]);
+    flag("--alias", name.as_str());
+    match address {
+        Address::Unix(path) => flag("--host", &path.to_string_lossy()),
+        Address::Tcp { address, .. } => {
+            flag("--host", &address.ip().to_string());
+            flag("--port", &address.port().to_string());
+        }
+    }
+    flag("--parallel", &spec.parallel.to_string());
+    if let Some(context) = spec.context {
+        // The engine divides its context among its slots; ours is what one request gets.
+        flag("--ctx-size", &(u64::from(context) * u64::from(spec.parallel)).to_string());
+    }
+    // While a request is in flight an engine notices SIGTERM and a vanished client only at its next ping,
+    // by default every 30 s.
+    flag("--sse-ping-interval", "1");
+    args.push("--no-webui".into());
+    args.extend(spec.args.iter().map(OsString::from));
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(spec: &ModelSpec, address: &Address, expected: &str) {
+        let args = arguments(&ModelName::new("m"), spec, address);
+        let line: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+        assert_eq!(line.join(" "), expected);
+    }
+
+    #[test]
+    fn context_is_per_request_and_own_arguments_come_last() {
+        let spec = ModelSpec {
+            path: "/m.gguf".into(),
+            aliases: Vec::new(),
+            context: Some(4096),
+            parallel: 2,
+            args: vec!["--flash-attn".to_owned(), "on".to_owned()],
+        };
+        check(
+            &spec,
+            &Address::Unix("/run/1.sock".into()),
+            "--model /m.gguf --alias m --host /run/1.sock --parallel 2 --ctx-size 8192 --sse-ping-interval 1 \
+             --no-webui --flash-attn on",
+        );
+        let spec = ModelSpec { context: None, args: Vec::new(), ..spec };
+        check(
+            &spec,
+            &Address::Tcp { address: "127.0.0.1:4711".parse().unwrap(), key: "k".to_owned() },
+            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --sse-ping-interval 1 --no-webui",
+        );
+    }
+}

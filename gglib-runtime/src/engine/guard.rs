@@ -1,0 +1,129 @@
+//! The guard: a small process between us and the engine, so that the engine ends when we do.
+//!
+//! A killed process cannot clean up. So an engine is started through a second process, a mode of the same
+//! binary, that holds the engine's process group and watches its own standard input: when that closes, for
+//! whatever reason, the group is killed. The guard also reports how the engine ended.
+//!
+//! It speaks lines. In, on standard input: `stop` (SIGTERM to the engine) and `kill` (SIGKILL to its group);
+//! the end of the input means `kill`. Out, on standard output: `pid N`, then `exit N` or `signal N`, or
+//! `error TEXT` when the program could not be started. The engine's own output goes to standard error.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+
+/// The hidden subcommand under which `gglib` runs [`main`].
+pub const SUBCOMMAND: &str = "__guard";
+
+/// Runs the guard: `[--remove PATH] -- PROGRAM ARG…`.
+///
+/// Resolves when the engine has ended and nothing of its process group is left. PATH, a socket, is removed
+/// then, and its directory if that has become empty.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match run(args.into_iter()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("error {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The engine's pid, as long as it has not been reaped and may be signalled.
+type Target = Arc<Mutex<Option<Pid>>>;
+
+fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
+    let mut remove = None;
+    let program = loop {
+        let arg = args.next().ok_or_else(|| io::Error::other("no program given"))?;
+        if arg == "--remove" {
+            remove = args.next().map(PathBuf::from);
+        } else if arg == "--" {
+            break args.next().ok_or_else(|| io::Error::other("no program given"))?;
+        }
+    };
+    // The engine's standard output joins its standard error: our own standard output is for reports.
+    let output = Stdio::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let mut engine =
+        Command::new(program).args(args).stdin(Stdio::null()).stdout(output).process_group(0).spawn()?;
+    let pid = Pid::from_child(&engine);
+    report(&format!("pid {}", pid.as_raw_nonzero()));
+
+    let target: Target = Arc::new(Mutex::new(Some(pid)));
+    let obeying = Arc::clone(&target);
+    thread::spawn(move || obey(&obeying));
+
+    // The engine stays a zombie until its group is killed: as long as it is one, its number cannot be
+    // given to somebody else's process.
+    wait_without_reaping(pid)?;
+    *target.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    signal_group(pid, Signal::KILL);
+    let status = engine.wait()?;
+    if let Some(path) = remove {
+        // The engine may have removed the socket itself, and a neighbour's socket keeps the directory.
+        let _ = std::fs::remove_file(&path);
+        let _ = path.parent().map(std::fs::remove_dir);
+    }
+    report(&describe(status));
+    Ok(())
+}
+
+/// Reads orders until there are no more, which is the order to kill.
+fn obey(target: &Target) {
+    for line in io::stdin().lock().lines() {
+        match line.as_deref() {
+            Ok("stop") => with_target(target, |pid| {
+                // Gone already is as good as stopped.
+                let _ = kill_process(pid, Signal::TERM);
+            }),
+            Ok("kill") => with_target(target, |pid| signal_group(pid, Signal::KILL)),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    with_target(target, |pid| signal_group(pid, Signal::KILL));
+}
+
+fn with_target(target: &Target, act: impl FnOnce(Pid)) {
+    // Held while signalling, so that the main thread cannot reap in between.
+    let target = target.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pid) = *target {
+        act(pid);
+    }
+}
+
+pub(super) fn signal_group(leader: Pid, signal: Signal) {
+    // No such group means that nothing of it is left.
+    let _ = kill_process_group(leader, signal);
+}
+
+fn wait_without_reaping(pid: Pid) -> io::Result<()> {
+    loop {
+        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, signal) => format!("signal {}", signal.unwrap_or(0)),
+    }
+}
+
+/// Tells the parent. A parent that is gone needs no report.
+fn report(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,264 @@
+//! From a model to a ready engine, and to its end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gglib_core::admission::{Generation, Urgency};
+use gglib_core::config::{self, Transport};
+use gglib_core::model::{ModelName, ModelSpec};
+use thiserror::Error;
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
+
+use super::address::{Address, Addresses};
+use super::command::arguments;
+use super::handle::Engine;
+use super::log::LogRing;
+use super::process::{Exit, GuardCommand, Process};
+use super::readiness::{self, NotReady};
+use super::upstream;
+
+/// Log lines that an error quotes.
+const QUOTED: usize = 8;
+/// The first bytes of a model file (the GGUF specification's magic number).
+const MAGIC: &[u8] = b"GGUF";
+
+/// What every launch needs to know.
+#[derive(Clone, Debug)]
+pub struct LaunchSettings {
+    /// The `llama-server` to run.
+    pub binary: PathBuf,
+    /// How to start the guard.
+    pub guard: GuardCommand,
+    /// How engines are reached.
+    pub transport: Transport,
+    /// Longest silence of a load.
+    pub load_stall: Duration,
+    /// Longest load.
+    pub load_limit: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub stop_grace: Duration,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+}
+
+impl LaunchSettings {
+    /// The settings of a configuration, for the `binary` that discovery found.
+    pub fn new(config: &config::Config, binary: PathBuf, guard: GuardCommand) -> Self {
+        let engine = &config.engine;
+        Self {
+            binary,
+            guard,
+            transport: engine.transport,
+            load_stall: engine.load_stall,
+            load_limit: engine.load_limit,
+            stop_grace: engine.stop_grace,
+            connect_timeout: config.timeouts.connect,
+        }
+    }
+}
+
+/// Why an engine did not come up. The text is for the client, so it says what to do where that is known.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// The model's file is missing or unreadable.
+    #[error("cannot read the model file {}: {error}", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The model's file is something else.
+    #[error("{} is not a GGUF model file (it does not begin with \"GGUF\")", path.display())]
+    NotGguf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The process or its address could not be made.
+    #[error("{0}")]
+    Start(io::Error),
+    /// The process ended before it was ready.
+    #[error("llama-server {exit} while loading{}", quote(log))]
+    Ended {
+        /// How.
+        exit: Exit,
+        /// Its last lines.
+        log: Vec<String>,
+    },
+    /// Neither a log line nor a change of health for too long.
+    #[error("llama-server made no progress for {} s while loading{}", after.as_secs(), quote(log))]
+    Stalled {
+        /// The configured bound.
+        after: Duration,
+        /// Its last lines.
+        log: Vec<String>,
+    },
+    /// Not ready within the hard limit.
+    #[error("llama-server was not ready after {} s{}", after.as_secs(), quote(log))]
+    OverLimit {
+        /// The configured bound.
+        after: Duration,
+        /// Its last lines.
+        log: Vec<String>,
+    },
+    /// Another process answers at the engine's port.
+    #[error("another process listens at {address}; the engine was not used")]
+    Impostor {
+        /// The port.
+        address: String,
+    },
+    /// The load was given up before it ended.
+    #[error("the load was cancelled")]
+    Cancelled,
+}
+
+/// What an engine's task tells the owner of the queue.
+pub(crate) enum EngineEvent {
+    Loaded(Arc<Engine>),
+    LoadFailed(Generation, LaunchError),
+    Ended(Generation),
+}
+
+/// Launches engines.
+#[derive(Debug)]
+pub struct Launcher {
+    settings: LaunchSettings,
+    addresses: Addresses,
+}
+
+impl Launcher {
+    /// A launcher with an address space of its own.
+    ///
+    /// # Errors
+    /// When no directory for sockets could be made.
+    pub fn new(settings: LaunchSettings) -> io::Result<Self> {
+        let addresses = Addresses::new(settings.transport)?;
+        Ok(Self { settings, addresses })
+    }
+
+    /// Launches an engine and stays with it to its end, telling `tell` of each step. `stop` may change once,
+    /// at any time.
+    pub(crate) async fn launch(
+        &self,
+        generation: Generation,
+        name: ModelName,
+        spec: ModelSpec,
+        mut stop: watch::Receiver<Option<Urgency>>,
+        tell: impl Fn(EngineEvent),
+    ) {
+        let (ended, has_ended) = watch::channel(false);
+        let (mut process, engine) = match self.load(generation, &name, &spec, has_ended, &mut stop).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                tracing::warn!(%name, generation = generation.0, %error, "load failed");
+                return tell(EngineEvent::LoadFailed(generation, error));
+            }
+        };
+        tracing::info!(%name, generation = generation.0, pid = process.pid(), "engine ready");
+        tell(EngineEvent::Loaded(engine));
+
+        let urgency = tokio::select! {
+            exit = process.ended() => {
+                tracing::warn!(%name, generation = generation.0, "engine {exit}");
+                None
+            }
+            urgency = requested(&mut stop) => Some(urgency),
+        };
+        match urgency {
+            None => {}
+            Some(Urgency::Graceful) => {
+                process.stop(self.settings.stop_grace).await;
+            }
+            Some(Urgency::Immediate) => {
+                process.kill().await;
+            }
+        }
+        ended.send_replace(true);
+        tell(EngineEvent::Ended(generation));
+    }
+
+    async fn load(
+        &self,
+        generation: Generation,
+        name: &ModelName,
+        spec: &ModelSpec,
+        ended: watch::Receiver<bool>,
+        stop: &mut watch::Receiver<Option<Urgency>>,
+    ) -> Result<(Process, Arc<Engine>), LaunchError> {
+        check_model_file(&spec.path).await?;
+        let address = self.addresses.next(generation).map_err(LaunchError::Start)?;
+        let mut process = self.spawn(name, spec, &address).await.map_err(LaunchError::Start)?;
+        let upstream = upstream::connect(&address, self.settings.connect_timeout);
+        let keyless = upstream::without_key(&address, self.settings.connect_timeout);
+        let log = process.log().clone();
+        let ready = readiness::wait_until_ready(
+            &*upstream,
+            keyless.as_deref(),
+            log.activity(),
+            self.settings.load_stall,
+            self.settings.load_limit,
+        );
+        let outcome = tokio::select! {
+            biased;
+            exit = process.ended() => Err(LaunchError::Ended { exit, log: log.tail(QUOTED) }),
+            _ = requested(stop) => Err(LaunchError::Cancelled),
+            ready = ready => ready.map_err(|reason| not_ready(reason, &address, &log)),
+        };
+        match outcome {
+            Ok(()) => {
+                let pid = process.pid();
+                Ok((process, Arc::new(Engine { generation, pid, address, upstream, ended })))
+            }
+            Err(error) => {
+                process.kill().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn spawn(&self, name: &ModelName, spec: &ModelSpec, address: &Address) -> io::Result<Process> {
+        let LaunchSettings { binary, guard, .. } = &self.settings;
+        let args = arguments(name, spec, address);
+        match address {
+            Address::Unix(path) => Process::spawn(guard, binary, args, &[], Some(path.clone())).await,
+            Address::Tcp { key, .. } => {
+                Process::spawn(guard, binary, args, &[("LLAMA_API_KEY", key)], None).await
+            }
+        }
+    }
+}
+
+async fn requested(stop: &mut watch::Receiver<Option<Urgency>>) -> Urgency {
+    match stop.wait_for(Option::is_some).await {
+        Ok(urgency) => urgency.unwrap_or(Urgency::Graceful),
+        // The owner of the queue is gone: so is the need for this engine.
+        Err(_) => Urgency::Graceful,
+    }
+}
+
+async fn check_model_file(path: &Path) -> Result<(), LaunchError> {
+    let failed = |error| LaunchError::ModelFile { path: path.to_owned(), error };
+    let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let mut magic = [0; MAGIC.len()];
+    match file.read_exact(&mut magic).await {
+        Ok(_) if magic == MAGIC => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(failed(error)),
+        _ => Err(LaunchError::NotGguf { path: path.to_owned() }),
+    }
+}
+
+fn not_ready(reason: NotReady, address: &Address, log: &LogRing) -> LaunchError {
+    let log = log.tail(QUOTED);
+    match reason {
+        NotReady::Stalled(after) => LaunchError::Stalled { after, log },
+        NotReady::OverLimit(after) => LaunchError::OverLimit { after, log },
+        NotReady::Impostor => LaunchError::Impostor { address: address.to_string() },
+    }
+}
+
+fn quote(log: &[String]) -> String {
+    if log.is_empty() { String::new() } else { format!("; its last lines:\n{}", log.join("\n")) }
+}
