@@ -1,1 +1,18 @@
-//! To be written.
+//! The endpoint: OpenAI's protocol in front, engines behind, and everything in between that keeps the
+//! promise that each request ends in a full answer, an explicit error, or a refusal that says when to return.
+//!
+//! The proxy knows engines only through the ports of `gglib-core`; it launches nothing itself.
+
+pub use app::{App, Settings};
+pub use serve::serve;
+
+mod app;
+mod counters;
+mod exchange;
+mod plain;
+mod refusal;
+mod request;
+mod request_id;
+mod routes;
+mod serve;
+mod stream;

@@ -1,0 +1,138 @@
+//! The path of one request: lease, attempt, and at most one recovery of each kind.
+//!
+//! Nothing here repeats work after a delay; that is the client's policy. What is re-issued is re-issued once,
+//! in straight lines: on a fresh connection when a pooled one was stale, and on a relaunched engine when the
+//! engine was dead. Both only inside the idempotency window, that is before the first content.
+
+use bytes::Bytes;
+use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::ports::{Connection, Lease, Liveness};
+use tokio::time::{Instant, timeout_at};
+
+use self::attempt::{Attempt, Failure};
+use crate::app::App;
+use crate::refusal;
+use crate::request::ChatRequest;
+
+mod attempt;
+
+/// Who receives the answer.
+pub(crate) trait Sink: Send {
+    /// Takes the data of one chunk, `[DONE]` excepted. Resolves when there is room for more.
+    fn chunk(&mut self, data: Bytes) -> impl Future<Output = Result<(), Rejected>> + Send;
+
+    /// Hears of a recovery, before the first chunk.
+    fn recovered(&mut self, recovery: Recovery) -> impl Future<Output = Result<(), Rejected>> + Send;
+}
+
+/// Why a sink takes no more.
+#[derive(Debug)]
+pub(crate) enum Rejected {
+    /// The client has left.
+    ClientGone,
+    /// The chunk cannot be part of an answer.
+    Malformed(ApiError),
+}
+
+/// A re-issue that the client is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// On a fresh connection: a pooled one was stale.
+    Resend,
+    /// On a relaunched engine: the first one was dead.
+    Relaunch,
+}
+
+impl Recovery {
+    /// The value of `x-gglib-recovery`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Resend => "resend",
+            Self::Relaunch => "relaunch",
+        }
+    }
+}
+
+/// Answers `request` into `sink`.
+pub(crate) async fn run(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
+    let bound = app.settings.timeouts.request;
+    let answer = answer(app, request, sink);
+    match timeout_at(Instant::now() + bound, answer).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let message = format!("the request was not answered within {} s", bound.as_secs());
+            Err(ApiError::new(ErrorCode::TimeoutRequest, message).not_worth_retrying())
+        }
+    }
+}
+
+async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
+    let lease = lease(app, request).await?;
+    let outcome = attempt(app, &*lease, request, Connection::Pooled, sink).await;
+    let Err(failure) = outcome else { return Ok(()) };
+    if !failure.is_suspicion() {
+        return Err(failure.into_error());
+    }
+    match lease.confirm().await {
+        Liveness::Alive if failure.may_be_resent() => resend(app, lease, request, sink).await,
+        Liveness::Dead if failure.window_is_open() && app.settings.relaunch => {
+            drop(lease);
+            relaunch(app, request, failure, sink).await
+        }
+        _ => Err(failure.into_error()),
+    }
+}
+
+/// One attempt on a fresh connection: the engine is alive, so the pooled one was stale.
+async fn resend(
+    app: &App,
+    lease: Box<dyn Lease>,
+    request: &ChatRequest,
+    sink: &mut impl Sink,
+) -> Result<(), ApiError> {
+    app.counters.resends.increment();
+    tracing::info!(generation = lease.generation().0, "sending again on a fresh connection");
+    tell(sink, Recovery::Resend).await?;
+    let outcome = attempt(app, &*lease, request, Connection::Fresh, sink).await;
+    let Err(failure) = outcome else { return Ok(()) };
+    let may_relaunch = failure.is_suspicion() && failure.window_is_open() && app.settings.relaunch;
+    if may_relaunch && lease.confirm().await == Liveness::Dead {
+        drop(lease);
+        return relaunch(app, request, failure, sink).await;
+    }
+    Err(failure.into_error())
+}
+
+/// One attempt after a fresh admission, and so on a new engine: the old one was dead.
+async fn relaunch(app: &App, request: &ChatRequest, cause: Failure, sink: &mut impl Sink) -> Result<(), ApiError> {
+    app.counters.relaunches.increment();
+    tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
+    tell(sink, Recovery::Relaunch).await?;
+    let lease = lease(app, request).await?;
+    let outcome = attempt(app, &*lease, request, Connection::Fresh, sink).await;
+    let Err(failure) = outcome else { return Ok(()) };
+    if failure.is_suspicion() {
+        // Not for this request any more, but the next one must not meet a dead engine.
+        lease.confirm().await;
+    }
+    Err(failure.into_error())
+}
+
+async fn lease(app: &App, request: &ChatRequest) -> Result<Box<dyn Lease>, ApiError> {
+    let waiting = app.residency.lease(request.model.clone());
+    waiting.await.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
+}
+
+async fn attempt(
+    app: &App,
+    lease: &dyn Lease,
+    request: &ChatRequest,
+    connection: Connection,
+    sink: &mut impl Sink,
+) -> Result<(), Failure> {
+    Attempt::new(request, &app.settings.timeouts).run(lease.upstream(), connection, sink).await
+}
+
+async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
+    sink.recovered(recovery).await.map_err(|rejected| Failure::from(rejected).into_error())
+}
