@@ -1,2 +1,92 @@
-//! Development tasks.
-fn main() {}
+//! `cargo xtask`: audits, generated docs, and everything that CI does.
+
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a development tool; its output is for the terminal"
+)]
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use xtask::finding::Report;
+use xtask::workspace::Workspace;
+use xtask::{audit, ci, tables};
+
+/// Development tasks of gglib.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check the house rules; all of them unless one is named.
+    Audit {
+        #[command(subcommand)]
+        rule: Option<Rule>,
+    },
+    /// Write the generated pages of the docs.
+    Tables {
+        /// Write nothing; fail when a page is stale or the book's summary is wrong.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Do everything that CI does, stopping at the first failure.
+    Ci,
+}
+
+#[derive(Subcommand)]
+enum Rule {
+    /// Who may depend on whom, how manifests are written, and what the core may touch.
+    Deps,
+    /// Every place that waits in a loop or asks the retry policy is in docs/retry-sites.toml.
+    Retry,
+    /// Module docs, file sizes, forbidden macros and attributes, paths of one machine.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one task and says whether everything is in order.
+fn run(task: &Task) -> Result<bool> {
+    let root = Workspace::read(&env::current_dir()?)?.root;
+    match task {
+        Task::Audit { rule: None } => Ok(show(&audit::all(&root)?)),
+        Task::Audit { rule: Some(Rule::Deps) } => Ok(show(&audit::deps(&root)?)),
+        Task::Audit { rule: Some(Rule::Retry) } => Ok(show(&[audit::retry::audit(&root)?])),
+        Task::Audit { rule: Some(Rule::Tidy) } => Ok(show(&[audit::tidy::audit(&root)?])),
+        Task::Tables { check: true } => Ok(show(&[tables::check(&root)?])),
+        Task::Tables { check: false } => write_tables(&root),
+        Task::Ci => ci::run(&root),
+    }
+}
+
+/// Prints the reports and says whether all of them are clean.
+fn show(reports: &[Report]) -> bool {
+    for report in reports {
+        print!("{report}");
+    }
+    reports.iter().all(Report::is_clean)
+}
+
+fn write_tables(root: &Path) -> Result<bool> {
+    for page in tables::write(root)? {
+        println!("wrote {page}");
+    }
+    Ok(show(&[tables::check(root)?]))
+}
