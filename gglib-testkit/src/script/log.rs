@@ -1,0 +1,133 @@
+//! What the fake engine did: one JSON object a line, appended by every launch.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened. Launches and, within each, requests are counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Entry {
+    /// A process started.
+    Launched {
+        /// Which launch.
+        launch: usize,
+        /// Its process id.
+        pid: u32,
+        /// Its command line, without the program.
+        args: Vec<String>,
+    },
+    /// Loading is over.
+    Ready {
+        /// Which launch.
+        launch: usize,
+    },
+    /// A `POST` arrived whole.
+    Requested {
+        /// Which launch.
+        launch: usize,
+        /// Which request of this launch.
+        request: usize,
+        /// The path.
+        path: String,
+        /// The body, byte for byte (invalid UTF-8 replaced).
+        body: String,
+    },
+    /// A chat request has a slot and its answer begins.
+    Started {
+        /// Which launch.
+        launch: usize,
+        /// Which request of this launch.
+        request: usize,
+    },
+    /// An answer was sent to its end, be it a right one.
+    Finished {
+        /// Which launch.
+        launch: usize,
+        /// Which request of this launch.
+        request: usize,
+    },
+    /// The client left a stream before its end. As in the real engine, one that is not streamed is not cancelled.
+    Cancelled {
+        /// Which launch.
+        launch: usize,
+        /// Which request of this launch.
+        request: usize,
+    },
+    /// SIGTERM arrived.
+    Terminated {
+        /// Which launch.
+        launch: usize,
+    },
+}
+
+/// All entries so far, in the order of writing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The entries.
+    pub entries: Vec<Entry>,
+}
+
+impl Log {
+    /// The log that belongs to the script at `script`.
+    pub fn beside(script: &Path) -> PathBuf {
+        script.with_extension("log")
+    }
+
+    /// Reads the log at `path`; empty if there is none yet.
+    ///
+    /// # Panics
+    /// If a line is not an [`Entry`].
+    pub fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let entry = |line| serde_json::from_str(line).expect("the fake engine writes whole entries");
+        // The last line may be in the middle of being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        Self { entries: whole.lines().map(entry).collect() }
+    }
+
+    /// Appends the entry made by `make`, which is given the log so far, while no other process can append.
+    pub fn append(path: &Path, make: impl FnOnce(&Self) -> Entry) -> io::Result<()> {
+        let mut file = File::options().create(true).append(true).open(path)?;
+        file.lock()?;
+        let mut line = serde_json::to_string(&make(&Self::read(path)))?;
+        line.push('\n');
+        file.write_all(line.as_bytes())
+    }
+
+    /// How many processes were started.
+    pub fn launches(&self) -> usize {
+        self.count(|entry| matches!(entry, Entry::Launched { .. }))
+    }
+
+    /// How many `POST`s arrived.
+    pub fn requests(&self) -> usize {
+        self.count(|entry| matches!(entry, Entry::Requested { .. }))
+    }
+
+    /// How many streams were left by their client.
+    pub fn cancelled(&self) -> usize {
+        self.count(|entry| matches!(entry, Entry::Cancelled { .. }))
+    }
+
+    /// How many answers were sent to their end.
+    pub fn finished(&self) -> usize {
+        self.count(|entry| matches!(entry, Entry::Finished { .. }))
+    }
+
+    /// The bodies of all `POST`s, in the order of arrival.
+    pub fn bodies(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Requested { body, .. } => Some(body.as_str()),
+            _ => None,
+        })
+    }
+
+    fn count(&self, counts: impl Fn(&Entry) -> bool) -> usize {
+        self.entries.iter().filter(|entry| counts(entry)).count()
+    }
+}
