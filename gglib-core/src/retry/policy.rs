@@ -11,8 +11,9 @@ use std::time::Duration;
 /// use std::time::Duration;
 /// use gglib_core::retry::{Backoff, Jitter, RetryPolicy};
 ///
-/// let indexing = RetryPolicy { max_attempts: 3, backoff: Backoff::Linear, jitter: Jitter::None, ..RetryPolicy::default() };
-/// assert_eq!(indexing.max_backoff, Duration::from_secs(15));
+/// // For a single writer, who has nobody to be spread from.
+/// let steady = RetryPolicy { backoff: Backoff::Linear, jitter: Jitter::None, ..RetryPolicy::default() };
+/// assert_eq!(steady.max_backoff, Duration::from_secs(15));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RetryPolicy {

@@ -109,6 +109,8 @@ mod tests {
             "Friday, 29-Sep-+3 16:26:57 GMT",
             "Friday, 31-Jun-23 16:26:57 GMT",
             "Monday, 29-Sep-23 16:26:57 GMT",
+            // A Sunday in 2073, which is too far ahead by two days, and a Monday in 1973.
+            "Sunday, 01-Oct-73 00:00:00 GMT",
             "Friday, 29-Sep-23 24:26:57 GMT",
             "Friday, 29-Sep-23 16:26:57 CET",
         ] {
