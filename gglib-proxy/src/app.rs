@@ -53,11 +53,6 @@ pub struct App {
 impl App {
     /// An endpoint for the models of `catalog`, whose engines `residency` provides.
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
-        Self {
-            residency,
-            catalog: Arc::new(catalog),
-            settings: Arc::new(settings),
-            counters: Arc::default(),
-        }
+        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), counters: Arc::default() }
     }
 }

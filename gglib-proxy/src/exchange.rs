@@ -57,13 +57,10 @@ impl Recovery {
 pub(crate) async fn run(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
     let bound = app.settings.timeouts.request;
     let answer = answer(app, request, sink);
-    match timeout_at(Instant::now() + bound, answer).await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            let message = format!("the request was not answered within {} s", bound.as_secs());
-            Err(ApiError::new(ErrorCode::TimeoutRequest, message).not_worth_retrying())
-        }
-    }
+    timeout_at(Instant::now() + bound, answer).await.unwrap_or_else(|_| {
+        let message = format!("the request was not answered within {} s", bound.as_secs());
+        Err(ApiError::new(ErrorCode::TimeoutRequest, message).not_worth_retrying())
+    })
 }
 
 async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
@@ -104,7 +101,12 @@ async fn resend(
 }
 
 /// One attempt after a fresh admission, and so on a new engine: the old one was dead.
-async fn relaunch(app: &App, request: &ChatRequest, cause: Failure, sink: &mut impl Sink) -> Result<(), ApiError> {
+async fn relaunch(
+    app: &App,
+    request: &ChatRequest,
+    cause: Failure,
+    sink: &mut impl Sink,
+) -> Result<(), ApiError> {
     app.counters.relaunches.increment();
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
     tell(sink, Recovery::Relaunch).await?;

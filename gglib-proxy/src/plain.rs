@@ -1,5 +1,6 @@
 //! A plain answer: the engine's stream, folded.
 
+use axum::body::Body;
 use bytes::Bytes;
 use gglib_core::api::error::ApiError;
 use gglib_core::api::fold::Fold;
@@ -12,10 +13,10 @@ use crate::request::ChatRequest;
 use crate::routes::RECOVERY_HEADER;
 
 /// Answers with one JSON object. Dropping the future cancels everything.
-pub(crate) async fn answer(app: &App, request: &ChatRequest) -> Result<Response<Bytes>, ApiError> {
+pub(crate) async fn answer(app: &App, request: &ChatRequest) -> Result<Response<Body>, ApiError> {
     let mut sink = Collected::default();
     exchange::run(app, request, &mut sink).await?;
-    let mut response = Response::new(sink.fold.finish());
+    let mut response = Response::new(Body::from(sink.fold.finish()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(recovery) = sink.recovery {
         response.headers_mut().insert(RECOVERY_HEADER, HeaderValue::from_static(recovery.as_str()));

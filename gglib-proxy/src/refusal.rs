@@ -14,7 +14,8 @@ pub(crate) fn to_error(refusal: &Refusal, model: &ModelName, policy: &RetryPolic
         Refusal::WaitedTooLong { .. } => ErrorCode::WaitTooLong,
         Refusal::Draining => ErrorCode::Draining,
     };
-    let error = ApiError::new(code, format!("`{model}`: {refusal}")).with_retry_after(hint::advertise(policy, None));
+    let error =
+        ApiError::new(code, format!("`{model}`: {refusal}")).with_retry_after(hint::advertise(policy, None));
     match refusal {
         // The same load with the same file would fail the same way; only a person can change that.
         Refusal::LoadFailed { .. } => error.not_worth_retrying(),

@@ -31,7 +31,9 @@ impl ChatRequest {
         let choices = body.u64_member("n")?.unwrap_or(1);
         let progress = body.bool_member("return_progress")?.unwrap_or(false);
         if body.raw_member("messages").is_none() {
-            return Err(ApiError::new(ErrorCode::InvalidRequest, "`messages` is required").with_param("messages"));
+            return Err(
+                ApiError::new(ErrorCode::InvalidRequest, "`messages` is required").with_param("messages")
+            );
         }
         body.set("model", model.as_str());
         body.set("return_progress", true);
@@ -72,7 +74,8 @@ fn not_found(unknown: &Unknown) -> ApiError {
         let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
         format!("did you mean {}?", names.join(", "))
     };
-    ApiError::new(ErrorCode::ModelNotFound, format!("no model `{asked}` is configured; {hint}")).with_param("model")
+    ApiError::new(ErrorCode::ModelNotFound, format!("no model `{asked}` is configured; {hint}"))
+        .with_param("model")
 }
 
 #[cfg(test)]
@@ -91,7 +94,9 @@ mod tests {
             parallel: 1,
             args: Vec::new(),
         };
-        Catalog::new(names.iter().map(|name| (ModelName::new(*name), spec.clone())).collect::<BTreeMap<_, _>>())
+        Catalog::new(
+            names.iter().map(|name| (ModelName::new(*name), spec.clone())).collect::<BTreeMap<_, _>>(),
+        )
     }
 
     fn read(body: &'static str, models: &[&str]) -> Result<String, String> {

@@ -14,7 +14,8 @@ const LONGEST: usize = 128;
 pub(crate) async fn layer(request: Request, next: Next) -> Response {
     let given = request.headers().get(&REQUEST_ID).filter(|id| is_usable(id)).cloned();
     let id = given.unwrap_or_else(fresh);
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), path = request.uri().path());
+    let span =
+        tracing::info_span!("request", id = id.to_str().unwrap_or_default(), path = request.uri().path());
     let mut response = next.run(request).instrument(span).await;
     response.headers_mut().insert(REQUEST_ID, id);
     response

@@ -141,7 +141,9 @@ impl Relay {
         Some(Ok(match item {
             Err(_) => Bytes::from_static(encode::KEEP_ALIVE),
             Ok(Some(Item::Event(event))) => event,
-            Ok(Some(Item::Recovered(recovery))) => Bytes::from(format!(": gglib-recovery {}\n\n", recovery.as_str())),
+            Ok(Some(Item::Recovered(recovery))) => {
+                Bytes::from(format!(": gglib-recovery {}\n\n", recovery.as_str()))
+            }
             Ok(Some(Item::Done)) => {
                 self.end = End::Over;
                 Bytes::from_static(encode::DONE)

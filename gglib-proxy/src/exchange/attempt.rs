@@ -52,9 +52,9 @@ impl Failure {
     /// Whether nothing has been handed on that a second issue would repeat.
     pub(super) fn window_is_open(&self) -> bool {
         match self {
-            Self::Broken { committed, .. } | Self::Incomplete { committed, .. } | Self::Silent { committed, .. } => {
-                !committed
-            }
+            Self::Broken { committed, .. }
+            | Self::Incomplete { committed, .. }
+            | Self::Silent { committed, .. } => !committed,
             Self::Answered(_) | Self::ClientGone => false,
         }
     }
@@ -128,7 +128,11 @@ impl<'a> Attempt<'a> {
         self.verdict()
     }
 
-    async fn send(&self, upstream: &dyn Upstream, connection: Connection) -> Result<Response<ByteStream>, Failure> {
+    async fn send(
+        &self,
+        upstream: &dyn Upstream,
+        connection: Connection,
+    ) -> Result<Response<ByteStream>, Failure> {
         let request = Request::post("/v1/chat/completions")
             .header(CONTENT_TYPE, "application/json")
             .body(self.request.body.clone())
@@ -146,7 +150,11 @@ impl<'a> Attempt<'a> {
         let (code, what, limit) = if committed {
             (ErrorCode::TimeoutIdle, "the engine paused", self.timeouts.idle)
         } else {
-            (ErrorCode::TimeoutFirstContent, "the engine made no progress on the prompt", self.timeouts.first_content)
+            (
+                ErrorCode::TimeoutFirstContent,
+                "the engine made no progress on the prompt",
+                self.timeouts.first_content,
+            )
         };
         let total = self.started + self.timeouts.total;
         match timeout_at((progress + limit).min(total), body.next()).await {
@@ -161,7 +169,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// Handles one event; whether it was progress. Comments are not: an engine that hangs still sends them.
-    async fn take(&mut self, event: Result<SseEvent, SseError>, sink: &mut impl Sink) -> Result<bool, Failure> {
+    async fn take(
+        &mut self,
+        event: Result<SseEvent, SseError>,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Failure> {
         let data = match event {
             Ok(SseEvent::Message { data, .. }) => data,
             Ok(SseEvent::Comment(_)) => return Ok(false),

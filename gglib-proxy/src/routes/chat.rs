@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use http::Request;
@@ -33,20 +33,18 @@ pub(crate) async fn complete(State(app): State<App>, request: Request<Body>) -> 
 async fn answer(app: &App, request: Request<Body>) -> Result<Response, ApiError> {
     let body = read_body(request, app.settings.body_limit).await?;
     let request = ChatRequest::read(body, &app.catalog)?;
-    if request.stream {
-        stream::answer(app, request).await
-    } else {
-        plain::answer(app, &request).await.map(IntoResponse::into_response)
-    }
+    if request.stream { stream::answer(app, request).await } else { plain::answer(app, &request).await }
 }
 
 async fn read_body(request: Request<Body>, limit: u64) -> Result<Bytes, ApiError> {
     let too_large = || {
-        let message = format!("the body is larger than {limit} bytes; the limit is server.body_limit in gglib.toml");
+        let message =
+            format!("the body is larger than {limit} bytes; the limit is server.body_limit in gglib.toml");
         ApiError::new(ErrorCode::BodyTooLarge, message)
     };
     // A length that is known beforehand spares both sides the transfer.
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
@@ -54,9 +52,10 @@ async fn read_body(request: Request<Body>, limit: u64) -> Result<Bytes, ApiError
     match limited.collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => {
-            Err(ApiError::new(ErrorCode::InvalidRequest, format!("the body could not be read to its end: {error}")))
-        }
+        Err(error) => Err(ApiError::new(
+            ErrorCode::InvalidRequest,
+            format!("the body could not be read to its end: {error}"),
+        )),
     }
 }
 

@@ -37,7 +37,8 @@ fn answer(fault: Option<&'static str>) -> Response {
     match fault {
         None => Json(json!({ "status": "ok" })).into_response(),
         Some(reason) => {
-            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "error", "reason": reason }))).into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "error", "reason": reason })))
+                .into_response()
         }
     }
 }

@@ -13,7 +13,10 @@ use crate::routes::error_response;
 /// What is loaded, what waits, and what has been counted since the start. Never loads a model.
 pub(crate) async fn status(State(app): State<App>) -> Response {
     let Some(snapshot) = app.residency.snapshot().await else {
-        return error_response(&ApiError::new(ErrorCode::Internal, "the scheduler does not answer; restart gglib"));
+        return error_response(&ApiError::new(
+            ErrorCode::Internal,
+            "the scheduler does not answer; restart gglib",
+        ));
     };
     let counters = &app.counters;
     let totals = snapshot.totals;
