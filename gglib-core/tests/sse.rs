@@ -43,6 +43,7 @@ fn cases() -> Vec<(&'static str, Vec<SseEvent>)> {
         ("data: a\r\n\r\ndata: b\r\n\r\n", vec![data("a"), data("b")]),
         ("data: a\r\rdata: b\r\r", vec![data("a"), data("b")]),
         ("data: a\n\r\ndata: b\r\n\r", vec![data("a"), data("b")]),
+        ("data: a\r\ndata: b\rdata: c\r\n\r\n", vec![data("a\nb\nc")]),
         ("data:a\n\ndata:  b \n\n", vec![data("a"), data(" b ")]),
         ("\u{FEFF}data: a\n\n\u{FEFF}data: b\n\n", vec![data("a")]),
         ("\u{FEFF}", vec![]),
@@ -150,6 +151,17 @@ fn an_event_beyond_the_limit_ends_the_stream() {
     }
     let many = fits.repeat(100) + ": comments do not\n".get(..9).unwrap() + "\n";
     assert_eq!(decode(Decoder::with_limit(12), [many.as_bytes()]).len(), 101);
+}
+
+#[test]
+fn a_line_that_never_ends_is_given_up_as_soon_as_it_is_too_long() {
+    let mut decoder = Decoder::with_limit(12);
+    decoder.push(Bytes::from("data: 123456"));
+    assert_eq!(decoder.next_event(), None);
+    decoder.push(Bytes::from("7"));
+    assert_eq!(decoder.next_event(), Some(Err(SseError::TooLong { limit: 12 })));
+    decoder.push(Bytes::from("\n\ndata: b\n\n"));
+    assert_eq!(decoder.next_event(), None);
 }
 
 #[test]
