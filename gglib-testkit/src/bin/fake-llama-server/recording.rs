@@ -159,6 +159,19 @@ mod tests {
     }
 
     #[test]
+    fn progress_is_in_the_recorded_shape() {
+        let recorded = &events(include_str!("../../../fixtures/stream_progress.sse"))[1];
+        let mut built: Value = parse(Chunks::of("smollm2").progress(57, 57).strip_prefix("data: ").unwrap());
+        for differs in ["id", "created"] {
+            built[differs] = recorded[differs].clone();
+        }
+        for differs in ["cache", "time_ms"] {
+            built["prompt_progress"][differs] = recorded["prompt_progress"][differs].clone();
+        }
+        assert_eq!(built.to_string(), recorded.to_string());
+    }
+
+    #[test]
     fn the_tool_call_is_in_the_recorded_shape() {
         let recorded = events(include_str!("../../../fixtures/stream_tools.sse"));
         let pieces =
