@@ -21,7 +21,8 @@ impl ConfigFile {
     /// Opens the file; one that does not exist is empty.
     pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
         let text = settings::read(path)?.unwrap_or_default();
-        let document = text.parse().map_err(|error| CliError::EditConfig { path: path.to_owned(), error })?;
+        let document =
+            text.parse().map_err(|source| CliError::EditConfig { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), document })
     }
 
@@ -63,7 +64,7 @@ impl ConfigFile {
 
 /// Replaces the file at `path` in one step: a crash leaves the old one.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let failed = |error| CliError::WriteConfig { path: path.to_owned(), error };
+    let failed = |source| CliError::WriteConfig { path: path.to_owned(), source };
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(failed)?;
     let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;

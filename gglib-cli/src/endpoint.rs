@@ -34,11 +34,11 @@ impl Endpoint {
     /// Listens and serves, with engines run from `binary`.
     pub(crate) async fn start(config: &Config, binary: PathBuf) -> Result<Self, CliError> {
         let address = config.server.listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => CliError::AddressTaken(address),
-            _ => CliError::Listen { address, error },
+            _ => CliError::Listen { address, source },
         })?;
-        let address = listener.local_addr().map_err(|error| CliError::Listen { address, error })?;
+        let address = listener.local_addr().map_err(|source| CliError::Listen { address, source })?;
 
         let guard = GuardCommand {
             program: std::env::current_exe().map_err(CliError::Launcher)?,

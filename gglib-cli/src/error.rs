@@ -15,16 +15,16 @@ use crate::exit::Exit;
 /// A command's failure. The text is for a person and ends with what to do, where that is known.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigErrors),
-    #[error("cannot read {}: {error}", path.display())]
-    ReadConfig { path: PathBuf, error: io::Error },
+    #[error("cannot read {}", path.display())]
+    ReadConfig { path: PathBuf, source: io::Error },
     #[error("there is no configuration at {}; `gglib up` writes one, `gglib config init` an empty one", .0.display())]
     NoConfig(PathBuf),
-    #[error("cannot write {}: {error}", path.display())]
-    WriteConfig { path: PathBuf, error: io::Error },
-    #[error("{} is not valid TOML: {error}", path.display())]
-    EditConfig { path: PathBuf, error: toml_edit::TomlError },
+    #[error("cannot write {}", path.display())]
+    WriteConfig { path: PathBuf, source: io::Error },
+    #[error("{} is not valid TOML", path.display())]
+    EditConfig { path: PathBuf, source: toml_edit::TomlError },
     #[error("{} exists already; edit it, or remove it first", .0.display())]
     ConfigExists(PathBuf),
     #[error("{0}")]
@@ -43,24 +43,24 @@ pub(crate) enum CliError {
     NoHome,
     #[error("another program already listens at {0}; stop it, or choose another port with --port")]
     AddressTaken(std::net::SocketAddr),
-    #[error("cannot listen at {address}: {error}")]
-    Listen { address: std::net::SocketAddr, error: io::Error },
+    #[error("cannot listen at {address}")]
+    Listen { address: std::net::SocketAddr, source: io::Error },
     #[error("no endpoint answers at {0}; start it with `gglib serve` or `gglib up`")]
     Unreachable(String),
     #[error("{url} answered with {answer}; is it a gglib endpoint?")]
     Strange { url: String, answer: String },
-    #[error("{0}")]
+    #[error(transparent)]
     Http(#[from] HttpError),
-    #[error("{0}")]
+    #[error(transparent)]
     Completion(#[from] CompletionError),
-    #[error("cannot start engines: {0}")]
-    Launcher(io::Error),
-    #[error("the endpoint failed: {0}")]
-    Serve(io::Error),
-    #[error("cannot read standard input: {0}")]
-    Stdin(io::Error),
-    #[error("cannot start: {0}")]
-    Runtime(io::Error),
+    #[error("engines cannot be started")]
+    Launcher(#[source] io::Error),
+    #[error("the endpoint failed")]
+    Serve(#[source] io::Error),
+    #[error("standard input cannot be read")]
+    Stdin(#[source] io::Error),
+    #[error("gglib cannot start")]
+    Runtime(#[source] io::Error),
 }
 
 impl CliError {

@@ -46,6 +46,6 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, CliError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(CliError::ReadConfig { path: path.to_owned(), error }),
+        Err(source) => Err(CliError::ReadConfig { path: path.to_owned(), source }),
     }
 }

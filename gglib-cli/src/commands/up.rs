@@ -127,7 +127,7 @@ fn write_config(path: &Path, args: &Up, model: &str, added: Option<&ModelSpec>) 
     let Some(spec) = added else { return Ok(false) };
     let is_new = settings::read(path)?.is_none();
     let mut file = ConfigFile::open(path)?;
-    if let Some(port) = args.port.filter(|_| is_new) {
+    if let Some(port) = args.port.filter(|port| is_new && *port != 0) {
         file.set_listen(&format!("127.0.0.1:{port}"));
     }
     file.set_model(model, spec);
