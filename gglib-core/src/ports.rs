@@ -22,8 +22,9 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + 
 
 /// Whatever answers requests: a local engine, a remote endpoint, a script in a test.
 ///
-/// An implementation issues the request exactly once. It never repeats one by itself, on no kind of
-/// failure: repetition belongs to the registered sites alone.
+/// An implementation issues the request exactly once, on a connection of its own. It never repeats one by
+/// itself, on no kind of failure: repetition belongs to the registered sites alone. And it keeps no pool:
+/// `llama-server` closes its connection after each stream, so a pooled one would be stale more often than not.
 pub trait Upstream: Send + Sync {
     /// Issues `request` once and resolves when the response's head has arrived.
     ///
@@ -32,17 +33,7 @@ pub trait Upstream: Send + Sync {
     fn send(
         &self,
         request: http::Request<Bytes>,
-        connection: Connection,
     ) -> BoxFuture<'_, Result<http::Response<ByteStream>, UpstreamError>>;
-}
-
-/// Which connection an attempt may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
-    /// An idle one from the pool, if there is one.
-    Pooled,
-    /// A new one: after a pooled connection turned out stale.
-    Fresh,
 }
 
 /// A failure below HTTP: there is no status, or the body broke off.

@@ -13,7 +13,7 @@ pub(crate) struct Counters {
     pub(crate) abandoned: Counter,
     /// Engines relaunched for a request that found them dead.
     pub(crate) relaunches: Counter,
-    /// Requests sent again because a pooled connection was stale.
+    /// Requests sent again because their connection broke.
     pub(crate) resends: Counter,
 }
 

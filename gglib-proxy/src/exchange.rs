@@ -1,12 +1,12 @@
 //! The path of one request: lease, attempt, and at most one recovery of each kind.
 //!
 //! Nothing here repeats work after a delay; that is the client's policy. What is re-issued is re-issued once,
-//! in straight lines: on a fresh connection when a pooled one was stale, and on a relaunched engine when the
-//! engine was dead. Both only inside the idempotency window, that is before the first content.
+//! in straight lines: on a second connection when the first one broke and the engine is alive, and on a
+//! relaunched engine when it is dead. Both only inside the idempotency window: before the first content.
 
 use bytes::Bytes;
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{Connection, Lease, Liveness};
+use gglib_core::ports::{Lease, Liveness};
 use tokio::time::{Instant, timeout_at};
 
 use self::attempt::{Attempt, Failure};
@@ -37,7 +37,7 @@ pub(crate) enum Rejected {
 /// A re-issue that the client is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// On a fresh connection: a pooled one was stale.
+    /// On a second connection: the first one broke, but the engine is alive.
     Resend,
     /// On a relaunched engine: the first one was dead.
     Relaunch,
@@ -65,7 +65,7 @@ pub(crate) async fn run(app: &App, request: &ChatRequest, sink: &mut impl Sink) 
 
 async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
     let lease = lease(app, request).await?;
-    let outcome = attempt(app, &*lease, request, Connection::Pooled, sink).await;
+    let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if !failure.is_suspicion() {
         return Err(failure.into_error());
@@ -80,7 +80,7 @@ async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Resul
     }
 }
 
-/// One attempt on a fresh connection: the engine is alive, so the pooled one was stale.
+/// One attempt on a second connection: the engine is alive, so only the first connection was not.
 async fn resend(
     app: &App,
     lease: Box<dyn Lease>,
@@ -88,9 +88,9 @@ async fn resend(
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
     app.counters.resends.increment();
-    tracing::info!(generation = lease.generation().0, "sending again on a fresh connection");
+    tracing::info!(generation = lease.generation().0, "sending again on a second connection");
     tell(sink, Recovery::Resend).await?;
-    let outcome = attempt(app, &*lease, request, Connection::Fresh, sink).await;
+    let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     let may_relaunch = failure.is_suspicion() && failure.window_is_open() && app.settings.relaunch;
     if may_relaunch && lease.confirm().await == Liveness::Dead {
@@ -111,7 +111,7 @@ async fn relaunch(
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
     tell(sink, Recovery::Relaunch).await?;
     let lease = lease(app, request).await?;
-    let outcome = attempt(app, &*lease, request, Connection::Fresh, sink).await;
+    let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if failure.is_suspicion() {
         // Not for this request any more, but the next one must not meet a dead engine.
@@ -129,10 +129,9 @@ async fn attempt(
     app: &App,
     lease: &dyn Lease,
     request: &ChatRequest,
-    connection: Connection,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    Attempt::new(request, &app.settings.timeouts).run(lease.upstream(), connection, sink).await
+    Attempt::new(request, &app.settings.timeouts).run(lease.upstream(), sink).await
 }
 
 async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

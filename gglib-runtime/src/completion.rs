@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gglib_core::api::body::JsonObject;
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{Connection, Upstream};
+use gglib_core::ports::Upstream;
 use gglib_core::retry::{self, GiveUpReason, RetryDecision, RetryPolicy};
 use tokio::time::Instant;
 
@@ -115,8 +115,7 @@ impl CompletionClient {
     /// `stream` in the body is set to false if it is true.
     pub async fn complete(&self, body: Bytes) -> Result<Bytes, CompletionError> {
         let body = prepare(body, Shape::Plain)?;
-        self.repeat(|connection| attempt::plain(&*self.upstream, self.timeouts, body.clone(), connection))
-            .await
+        self.repeat(|| attempt::plain(&*self.upstream, self.timeouts, body.clone())).await
     }
 
     /// The answer to the chat completion that `body` (a JSON object) asks for, piece by piece.
@@ -125,22 +124,20 @@ impl CompletionClient {
     /// set to true if it is not; `n` must be 1 or absent, because the pieces do not say whose they are.
     pub async fn stream(&self, body: Bytes) -> Result<Deltas, CompletionError> {
         let body = prepare(body, Shape::Stream)?;
-        self.repeat(|connection| attempt::stream(&*self.upstream, self.timeouts, body.clone(), connection))
-            .await
+        self.repeat(|| attempt::stream(&*self.upstream, self.timeouts, body.clone())).await
     }
 
     /// The backoff loop.
-    async fn repeat<T, F>(&self, attempt: impl Fn(Connection) -> F) -> Result<T, CompletionError>
+    async fn repeat<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, CompletionError>
     where
         F: Future<Output = Result<T, Failure>>,
     {
         let start = Instant::now();
         let mut sequence = Sequence { attempts: 0, waited: Duration::ZERO };
         let mut previous_delay = self.policy.initial_backoff;
-        let mut connection = Connection::Pooled;
         loop {
             sequence.attempts += 1;
-            let failure = match attempt(connection).await {
+            let failure = match attempt().await {
                 Ok(answer) => {
                     self.succeeded(&sequence);
                     return Ok(answer);
@@ -171,7 +168,6 @@ impl CompletionClient {
             self.pause.pause(delay).await;
             sequence.waited += delay;
             previous_delay = delay;
-            connection = Connection::Fresh;
             // A machine that was suspended in the meantime wakes up long after the deadline.
             if start.elapsed() >= self.policy.total_deadline {
                 return Err(self.give_up(GiveUpReason::DeadlineExceeded, &sequence, start, failure));

@@ -10,7 +10,7 @@ use ::http::header::{AUTHORIZATION, HOST};
 use ::http::{HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use gglib_core::ports::{BoxFuture, ByteStream, Connection, Phase, Upstream, UpstreamError};
+use gglib_core::ports::{BoxFuture, ByteStream, Phase, Upstream, UpstreamError};
 use reqwest::{Client, redirect, retry};
 use thiserror::Error;
 
@@ -110,12 +110,7 @@ impl HttpUpstream {
 }
 
 impl Upstream for HttpUpstream {
-    /// Either [`Connection`] is a new one.
-    fn send(
-        &self,
-        request: Request<Bytes>,
-        _connection: Connection,
-    ) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
         Box::pin(async move {
             let response = self.client.execute(self.addressed(request)?).await.map_err(before_headers)?;
             let mut answer = Response::builder().status(response.status()).version(response.version());

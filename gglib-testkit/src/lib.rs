@@ -26,6 +26,7 @@
 #![expect(clippy::missing_panics_doc, reason = "said once above")]
 
 mod bins;
+pub mod engines;
 pub mod real;
 mod running;
 mod script;
@@ -33,6 +34,7 @@ mod wait;
 
 pub use self::{
     bins::{bins, fake_engine, target_dir},
+    engines::Engines,
     running::Running,
     script::{
         Death, End, Entry, Fault, Launch, Load, Log, Reply, SCRIPT_ENV_VAR, SCRIPT_FLAG, Script, Scripted,

@@ -95,7 +95,7 @@ pub struct Launch {
     pub leaves_grandchild: bool,
     /// Statuses of `/health` once loaded; the nth is taken by the nth question, the last repeats. None means 200.
     pub health: Vec<u16>,
-    /// Answers to chat requests; the nth is taken by the nth request of this launch, the last repeats.
+    /// Answers to chat requests that are in order; the nth is taken by the nth of this launch, the last repeats.
     pub replies: Vec<Reply>,
     /// Closes a connection that has been idle for this long. The real engine: 5 s.
     pub idle_close: Duration,
@@ -164,9 +164,10 @@ pub struct Reply {
     pub deltas: Vec<Value>,
     /// Why it ends.
     pub finish_reason: String,
-    /// Time before the first content: prompt processing. Half of it passes before the second progress chunk of a
-    /// request with `return_progress`.
+    /// Time before the first content: prompt processing.
     pub prefill: Duration,
+    /// In how many equal steps a request with `return_progress` is told of that, after a first progress of nothing.
+    pub prefill_steps: u32,
     /// Time after each content.
     pub pace: Duration,
     /// What goes wrong.
@@ -219,6 +220,7 @@ impl Reply {
             deltas: deltas.collect(),
             finish_reason: finish_reason.to_owned(),
             prefill: Duration::ZERO,
+            prefill_steps: 1,
             pace: Duration::ZERO,
             fault: None,
         }

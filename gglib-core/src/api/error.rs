@@ -145,8 +145,7 @@ impl ApiError {
     /// The headers that advise on another attempt.
     ///
     /// `retry-after` in whole seconds, rounded up, within 1..=60 (RFC 9110 §10.2.3 knows no fractions);
-    /// `retry-after-ms` in milliseconds within the same bounds' upper end; `x-should-retry` as OpenAI's SDKs read
-    /// it.
+    /// `retry-after-ms` in milliseconds, within 1..=60000; `x-should-retry` as OpenAI's SDKs read it.
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(delay) = self.retry_after {

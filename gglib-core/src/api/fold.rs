@@ -26,7 +26,7 @@ mod merge;
 /// - `usage` is always there, because clients fail without it: the engine's, else made from its `timings`, else
 ///   zeros.
 ///
-/// Numbers keep the digits that the engine wrote. Whether the stream was whole is
+/// Numbers keep the digits that the engine wrote; only an exponent without a sign gets its `+`. Whether the stream was whole is
 /// [`StreamState`](super::chunk::StreamState)'s to say: chunks with an `error` do not belong here.
 ///
 /// ```

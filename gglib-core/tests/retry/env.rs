@@ -84,28 +84,28 @@ fn illegible_values_change_nothing_and_are_told() {
     );
 }
 
-/// Run by the test below, in a process of its own: the environment is read once, and cannot be set safely.
+/// Runs itself in a second process: the environment is read once, and cannot be set safely in this one.
 #[test]
-#[ignore = "needs the environment that the next test sets"]
-fn child_process_with_overrides() {
+fn from_env_reads_the_environment_of_the_process() {
+    const CHILD: &str = "GGLIB_TEST_CHILD";
+    if std::env::var_os(CHILD).is_none() {
+        let child = Command::new(std::env::current_exe().expect("the test binary has a path"))
+            .args(["--exact", "env::from_env_reads_the_environment_of_the_process", "--nocapture"])
+            .env(CHILD, "1")
+            .env(MAX_ATTEMPTS_ENV_VAR, "2")
+            .env(DEADLINE_ENV_VAR, "soon")
+            .output()
+            .expect("the test binary runs");
+        let stdout = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && stdout.contains("1 passed"), "{stdout}");
+        return;
+    }
     let expected = RetryPolicy { max_attempts: 2, ..RetryPolicy::default() };
     assert_eq!(RetryPolicy::from_env(), expected);
     assert_eq!(RetryPolicy::from_env(), expected);
     let warnings = RetryPolicy::env_warnings();
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].to_string().contains(r#"GGLIB_LLM_RETRY_DEADLINE_SECS="soon""#), "{}", warnings[0]);
-}
-
-#[test]
-fn from_env_reads_the_environment_of_the_process() {
-    let child = Command::new(std::env::current_exe().expect("the test binary has a path"))
-        .args(["--exact", "env::child_process_with_overrides", "--ignored"])
-        .env(MAX_ATTEMPTS_ENV_VAR, "2")
-        .env(DEADLINE_ENV_VAR, "soon")
-        .output()
-        .expect("the test binary runs");
-    let stdout = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && stdout.contains("1 passed"), "{stdout}");
 }
 
 proptest! {

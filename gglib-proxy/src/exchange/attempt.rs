@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::config::Timeouts;
-use gglib_core::ports::{ByteStream, Connection, Phase, Upstream, UpstreamError};
+use gglib_core::ports::{ByteStream, Phase, Upstream, UpstreamError};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
 use http::{Request, Response, StatusCode};
@@ -97,13 +97,8 @@ impl<'a> Attempt<'a> {
         Self { request, timeouts, started: Instant::now(), state, processed: 0, held: Vec::new() }
     }
 
-    pub(super) async fn run(
-        mut self,
-        upstream: &dyn Upstream,
-        connection: Connection,
-        sink: &mut impl Sink,
-    ) -> Result<(), Failure> {
-        let response = self.send(upstream, connection).await?;
+    pub(super) async fn run(mut self, upstream: &dyn Upstream, sink: &mut impl Sink) -> Result<(), Failure> {
+        let response = self.send(upstream).await?;
         if response.status() != StatusCode::OK {
             return Err(self.refused(response).await);
         }
@@ -128,17 +123,13 @@ impl<'a> Attempt<'a> {
         self.verdict()
     }
 
-    async fn send(
-        &self,
-        upstream: &dyn Upstream,
-        connection: Connection,
-    ) -> Result<Response<ByteStream>, Failure> {
+    async fn send(&self, upstream: &dyn Upstream) -> Result<Response<ByteStream>, Failure> {
         let request = Request::post("/v1/chat/completions")
             .header(CONTENT_TYPE, "application/json")
             .body(self.request.body.clone())
             .expect("a constant head is valid");
         let limit = self.timeouts.connect + self.timeouts.response_headers;
-        match timeout_at(self.started + limit, upstream.send(request, connection)).await {
+        match timeout_at(self.started + limit, upstream.send(request)).await {
             Ok(sent) => sent.map_err(|error| Failure::Broken { error, committed: false }),
             Err(_) => Err(self.silent(ErrorCode::TimeoutResponseHeaders, "the engine did not answer", limit)),
         }

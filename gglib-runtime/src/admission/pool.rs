@@ -8,7 +8,6 @@ use gglib_core::admission::{Refusal, Settings, Snapshot, Ticket};
 use gglib_core::model::{Catalog, ModelName};
 use gglib_core::ports::{BoxFuture, Lease, Residency};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::owner::{Message, Owner};
@@ -21,25 +20,25 @@ const PROBE: Duration = Duration::from_secs(5);
 pub struct Pool {
     owner: mpsc::UnboundedSender<Message>,
     tickets: AtomicU64,
-    task: JoinHandle<()>,
 }
 
 impl Pool {
     /// Starts the owner task; needs a tokio runtime.
     pub fn start(launcher: Launcher, catalog: Catalog, settings: Settings) -> Self {
         let (owner, inbox) = mpsc::unbounded_channel();
-        let task = tokio::spawn(Owner::new(Arc::new(launcher), catalog, settings, owner.clone()).run(inbox));
-        Self { owner, tickets: AtomicU64::new(0), task }
+        tokio::spawn(Owner::new(Arc::new(launcher), catalog, settings, owner.clone()).run(inbox));
+        Self { owner, tickets: AtomicU64::new(0) }
     }
 
     /// Admits nobody any more and resolves when every lease is back and every engine has been stopped;
     /// after `bound`, engines are killed whatever they are doing.
-    pub async fn shut_down(mut self, bound: Duration) {
+    pub async fn shut_down(&self, bound: Duration) {
         let _ = self.owner.send(Message::Drain);
-        if timeout(bound, &mut self.task).await.is_err() {
+        // The owner's task ends, and closes the channel, when its last engine has.
+        if timeout(bound, self.owner.closed()).await.is_err() {
             let _ = self.owner.send(Message::Abandon);
             // Every engine's task is killing its process now, each within a bound of its own.
-            let _ = self.task.await;
+            self.owner.closed().await;
         }
     }
 }

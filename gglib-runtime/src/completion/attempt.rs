@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use gglib_core::api::chunk::Probe;
 use gglib_core::api::error::{ApiError, Code, ErrorCode};
-use gglib_core::ports::{Connection, Upstream};
+use gglib_core::ports::Upstream;
 use gglib_core::retry::hint;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Request, response};
@@ -43,10 +43,9 @@ pub(super) async fn plain(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
     body: Bytes,
-    connection: Connection,
 ) -> Result<Bytes, Failure> {
     let unlimited = Timeouts { headers: Duration::MAX, idle: Duration::MAX, ..timeouts };
-    let (_, body) = send(upstream, unlimited, request(body, JSON), connection).await?;
+    let (_, body) = send(upstream, unlimited, request(body, JSON)).await?;
     let answer = body.whole().await?;
     match Probe::parse(&answer) {
         Ok(probe) if probe.error => Err(Failure::Event(error_inside(&answer))),
@@ -60,9 +59,8 @@ pub(super) async fn stream(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
     body: Bytes,
-    connection: Connection,
 ) -> Result<Deltas, Failure> {
-    let (head, body) = send(upstream, timeouts, request(body, EVENTS), connection).await?;
+    let (head, body) = send(upstream, timeouts, request(body, EVENTS)).await?;
     match head.headers.get(CONTENT_TYPE) {
         Some(kind) if !kind.as_bytes().starts_with(EVENTS.as_bytes()) => {
             let kind = String::from_utf8_lossy(kind.as_bytes()).into_owned();
@@ -88,10 +86,9 @@ async fn send(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
     request: Request<Bytes>,
-    connection: Connection,
 ) -> Result<(response::Parts, Body), Failure> {
     let clock = Clock::start(timeouts.attempt);
-    let response = upstream.send(request, connection);
+    let response = upstream.send(request);
     let response = clock.bound(response, timeouts.headers, ErrorCode::TimeoutResponseHeaders).await?;
     let (head, stream) = response.map_err(Failure::Transport)?.into_parts();
     let body = Body { stream, clock, idle: timeouts.idle };

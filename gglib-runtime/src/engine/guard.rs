@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -25,8 +26,8 @@ pub const SUBCOMMAND: &str = "__guard";
 
 /// Runs the guard: `[--remove PATH] -- PROGRAM ARG…`.
 ///
-/// Resolves when the engine has ended and nothing of its process group is left. PATH, a socket, is removed
-/// then, and its directory if that has become empty.
+/// Returns when the engine has ended and nothing of its process group is left. PATH, a socket, is removed
+/// then; so is its directory if nobody else is left to do it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(args.into_iter()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,8 +38,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The engine's pid, as long as it has not been reaped and may be signalled.
-type Target = Arc<Mutex<Option<Pid>>>;
+/// What the two threads share.
+#[derive(Debug)]
+struct Target {
+    /// The engine's pid, as long as it has not been reaped and may be signalled.
+    pid: Mutex<Option<Pid>>,
+    /// Whether the parent is gone.
+    orphaned: AtomicBool,
+}
 
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut remove = None;
@@ -57,20 +64,23 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let pid = Pid::from_child(&engine);
     report(&format!("pid {}", pid.as_raw_nonzero()));
 
-    let target: Target = Arc::new(Mutex::new(Some(pid)));
+    let target = Arc::new(Target { pid: Mutex::new(Some(pid)), orphaned: AtomicBool::new(false) });
     let obeying = Arc::clone(&target);
     thread::spawn(move || obey(&obeying));
 
     // The engine stays a zombie until its group is killed: as long as it is one, its number cannot be
     // given to somebody else's process.
     wait_without_reaping(pid)?;
-    *target.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *target.pid.lock().unwrap_or_else(PoisonError::into_inner) = None;
     signal_group(pid, Signal::KILL);
     let status = engine.wait()?;
     if let Some(path) = remove {
-        // The engine may have removed the socket itself, and a neighbour's socket keeps the directory.
+        // Whether it is there or not, it must not be in the way of anything.
         let _ = std::fs::remove_file(&path);
-        let _ = path.parent().map(std::fs::remove_dir);
+        if target.orphaned.load(Ordering::Acquire) {
+            // The last engine's guard finds it empty.
+            let _ = path.parent().map(std::fs::remove_dir);
+        }
     }
     report(&describe(status));
     Ok(())
@@ -89,13 +99,14 @@ fn obey(target: &Target) {
             Err(_) => break,
         }
     }
+    target.orphaned.store(true, Ordering::Release);
     with_target(target, |pid| signal_group(pid, Signal::KILL));
 }
 
 fn with_target(target: &Target, act: impl FnOnce(Pid)) {
     // Held while signalling, so that the main thread cannot reap in between.
-    let target = target.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(pid) = *target {
+    let pid = target.pid.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pid) = *pid {
         act(pid);
     }
 }

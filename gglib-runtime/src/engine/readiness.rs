@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use gglib_core::ports::{Connection, Upstream};
+use gglib_core::ports::Upstream;
 use http::{Request, StatusCode};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -73,6 +73,6 @@ async fn knows_the_key(upstream: &dyn Upstream, keyless: &dyn Upstream) -> bool 
 
 async fn status(upstream: &dyn Upstream, path: &'static str) -> Option<StatusCode> {
     let request = Request::get(path).body(Bytes::new()).ok()?;
-    let answer = timeout(ANSWER, upstream.send(request, Connection::Fresh)).await;
+    let answer = timeout(ANSWER, upstream.send(request)).await;
     answer.ok()?.ok().map(|response| response.status())
 }

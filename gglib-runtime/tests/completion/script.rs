@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use gglib_core::ports::{BoxFuture, ByteStream, Connection, Phase, Upstream, UpstreamError};
+use gglib_core::ports::{BoxFuture, ByteStream, Phase, Upstream, UpstreamError};
 use gglib_core::retry::RetryPolicy;
 use gglib_runtime::completion::{CompletionClient, CompletionError, Delta, Notice, Observer};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -109,7 +109,7 @@ pub(crate) fn whole() -> Reply {
 #[derive(Default)]
 pub(crate) struct Scripted {
     replies: Mutex<VecDeque<Reply>>,
-    sent: Mutex<Vec<(Request<Bytes>, Connection)>>,
+    sent: Mutex<Vec<Request<Bytes>>>,
     /// Sends and bodies that are alive hold one reference each.
     alive: Arc<()>,
 }
@@ -127,23 +127,15 @@ impl Scripted {
         Arc::strong_count(&self.alive) - 1
     }
 
-    pub(crate) fn connections(&self) -> Vec<Connection> {
-        self.sent.lock().unwrap().iter().map(|(_, connection)| *connection).collect()
-    }
-
     /// The body of the first attempt.
     pub(crate) fn body(&self) -> String {
-        String::from_utf8(self.sent.lock().unwrap()[0].0.body().to_vec()).unwrap()
+        String::from_utf8(self.sent.lock().unwrap()[0].body().to_vec()).unwrap()
     }
 }
 
 impl Upstream for Scripted {
-    fn send(
-        &self,
-        request: Request<Bytes>,
-        connection: Connection,
-    ) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
-        self.sent.lock().unwrap().push((request, connection));
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+        self.sent.lock().unwrap().push(request);
         let mut replies = self.replies.lock().unwrap();
         let reply = if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() };
         let (reply, alive) = (reply.expect("a script has a reply"), Arc::clone(&self.alive));

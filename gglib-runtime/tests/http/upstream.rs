@@ -4,23 +4,20 @@ use std::process::Command;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use gglib_core::ports::{Connection, Phase, Upstream, UpstreamError};
+use gglib_core::ports::{Phase, Upstream, UpstreamError};
 use gglib_runtime::http::{HttpError, HttpUpstream};
 use http::{HeaderMap, Request, StatusCode};
 
 use crate::server::{Reply, Server, response};
 
 /// The answer to one request, read to its end.
-async fn send(
-    upstream: &HttpUpstream,
-    connection: Connection,
-) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
+async fn send(upstream: &HttpUpstream) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
     let request = Request::post("/v1/chat/completions?a=1")
         .header("host", "elsewhere")
         .header("x-trace", "7")
         .body(Bytes::from("{}"))
         .unwrap();
-    let (head, body) = upstream.send(request, connection).await?.into_parts();
+    let (head, body) = upstream.send(request).await?.into_parts();
     let chunks: Vec<Bytes> = body.try_collect().await?;
     Ok((head.status, head.headers, chunks.concat().into()))
 }
@@ -34,8 +31,8 @@ async fn a_connection_that_goes_stale_is_not_met_twice() {
     // Promises to keep the connection, and closes it upon the second request.
     let server = Server::start(|before| if before == 0 { ok(0) } else { Reply::Close(String::new()) }).await;
     let upstream = HttpUpstream::new(&server.url(), None).unwrap();
-    for connection in [Connection::Pooled, Connection::Pooled, Connection::Fresh] {
-        let (status, _, body) = send(&upstream, connection).await.unwrap();
+    for _ in 0..3 {
+        let (status, _, body) = send(&upstream).await.unwrap();
         assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]));
     }
     let connections: Vec<_> = server.hits().iter().map(|hit| hit.connection).collect();
@@ -46,13 +43,11 @@ async fn a_connection_that_goes_stale_is_not_met_twice() {
 async fn a_request_that_found_no_answer_is_not_sent_again() {
     let replies: [fn(usize) -> Reply; 2] = [|_| Reply::Reset, |_| Reply::Close(String::new())];
     for reply in replies {
-        for connection in [Connection::Pooled, Connection::Fresh] {
-            let server = Server::start(reply).await;
-            let upstream = HttpUpstream::new(&server.url(), None).unwrap();
-            let error = send(&upstream, connection).await.unwrap_err();
-            assert_eq!(error.phase(), Phase::BeforeHeaders);
-            assert_eq!(server.hits().len(), 1);
-        }
+        let server = Server::start(reply).await;
+        let upstream = HttpUpstream::new(&server.url(), None).unwrap();
+        let error = send(&upstream).await.unwrap_err();
+        assert_eq!(error.phase(), Phase::BeforeHeaders);
+        assert_eq!(server.hits().len(), 1);
     }
 }
 
@@ -65,7 +60,7 @@ async fn the_phase_says_how_far_the_answer_came() {
     for (reply, phase) in [(only_head, Phase::AfterHeaders), (half, Phase::MidBody)] {
         let server = Server::start(reply).await;
         let upstream = HttpUpstream::new(&server.url(), None).unwrap();
-        assert_eq!(send(&upstream, Connection::Pooled).await.unwrap_err().phase(), phase);
+        assert_eq!(send(&upstream).await.unwrap_err().phase(), phase);
         assert_eq!(server.hits().len(), 1);
     }
 
@@ -73,7 +68,7 @@ async fn the_phase_says_how_far_the_answer_came() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_ne!(closed, nobody);
     let upstream = HttpUpstream::new(&format!("http://{closed}"), None).unwrap();
-    assert_eq!(send(&upstream, Connection::Pooled).await.unwrap_err().phase(), Phase::Connect);
+    assert_eq!(send(&upstream).await.unwrap_err().phase(), Phase::Connect);
 }
 
 #[tokio::test]
@@ -82,7 +77,7 @@ async fn a_redirect_is_an_answer_like_any_other() {
         Server::start(|_| Reply::Keep(response("307 Temporary Redirect", "location: /v1/other\r\n", "")))
             .await;
     let upstream = HttpUpstream::new(&server.url(), None).unwrap();
-    let (status, headers, _) = send(&upstream, Connection::Pooled).await.unwrap();
+    let (status, headers, _) = send(&upstream).await.unwrap();
     assert_eq!(
         (status, &headers["location"]),
         (StatusCode::TEMPORARY_REDIRECT, &"/v1/other".parse().unwrap())
@@ -94,7 +89,7 @@ async fn a_redirect_is_an_answer_like_any_other() {
 async fn a_request_keeps_its_headers_and_gets_our_address_and_key() {
     let server = Server::start(ok).await;
     let upstream = HttpUpstream::new(&format!("http://{}/api/v1/", server.address), Some(" key\n")).unwrap();
-    send(&upstream, Connection::Pooled).await.unwrap();
+    send(&upstream).await.unwrap();
     let text = &server.hits()[0].text;
     assert!(text.starts_with("POST /api/v1/chat/completions?a=1 HTTP/1.1\r\n"), "{text}");
     for line in [format!("host: {}", server.address), "authorization: Bearer key".into(), "x-trace: 7".into()]

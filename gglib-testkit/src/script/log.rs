@@ -65,6 +65,16 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// Appends the entry to a log that was opened by [`Log::begin`].
+    pub fn append_to(&self, mut log: &File) -> io::Result<()> {
+        let mut line = serde_json::to_string(self)?;
+        line.push('\n');
+        // In one write, so that lines of several processes do not mix.
+        log.write_all(line.as_bytes())
+    }
+}
+
 /// All entries so far, in the order of writing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Log {
@@ -90,13 +100,14 @@ impl Log {
         Self { entries: whole.lines().map(entry).collect() }
     }
 
-    /// Appends the entry made by `make`, which is given the log so far, while no other process can append.
-    pub fn append(path: &Path, make: impl FnOnce(&Self) -> Entry) -> io::Result<()> {
-        let mut file = File::options().create(true).append(true).open(path)?;
+    /// Opens the log at `path` for a new launch and writes the entry made by `make`, which is given the launch's
+    /// number. Launches that start at the same time get different numbers.
+    pub fn begin(path: &Path, make: impl FnOnce(usize) -> Entry) -> io::Result<File> {
+        let file = File::options().create(true).append(true).open(path)?;
         file.lock()?;
-        let mut line = serde_json::to_string(&make(&Self::read(path)))?;
-        line.push('\n');
-        file.write_all(line.as_bytes())
+        make(Self::read(path).launches() + 1).append_to(&file)?;
+        file.unlock()?;
+        Ok(file)
     }
 
     /// How many processes were started.

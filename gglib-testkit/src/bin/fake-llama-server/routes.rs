@@ -1,0 +1,82 @@
+//! Which request gets which answer.
+
+use std::io;
+
+use gglib_testkit::Entry;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    chat::{self, Ask},
+    connection::Connection,
+    engine::Engine,
+    http::{Request, Response},
+    recording, stream,
+};
+
+/// Answers the requests of one connection until it ends.
+pub(crate) async fn serve<S>(engine: &Engine, mut connection: Connection<S>) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let idle = engine.launch.idle_close;
+    while let Some(request) = connection.request(idle).await? {
+        if connection.is_reused() && engine.drops_reused() {
+            break;
+        }
+        let number = (request.method == "POST").then(|| engine.requested(&request.path, &request.body));
+        match answer(engine, &request, number) {
+            Answer::Whole(response) => {
+                connection.respond(&response, idle).await?;
+                if let Some(request) = number {
+                    engine.note(|launch| Entry::Finished { launch, request });
+                }
+            }
+            Answer::Chat(ask, request) => {
+                let _in_flight = engine.begin();
+                let steps = chat::plan(&engine.next_reply(), ask, &engine.args.model);
+                stream::perform(engine, &mut connection, request, ask, steps).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Answer {
+    Whole(Response),
+    /// A chat request in order, with its number.
+    Chat(Ask, usize),
+}
+
+fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
+    if !engine.is_loaded() {
+        return Answer::Whole(Response::error(recording::LOADING));
+    }
+    let (path, model) = (request.path.as_str(), &engine.args.model);
+    Answer::Whole(match (request.method.as_str(), path, number) {
+        ("GET", "/health" | "/v1/health", _) => health(engine.health()),
+        ("GET", "/props", _) => {
+            Response::ok(recording::props(model, engine.args.parallel, engine.args.context))
+        }
+        ("GET", "/v1/models" | "/models", _) => Response::ok(recording::models(model, engine.args.context)),
+        ("POST", "/v1/embeddings", _) => Response::error(recording::NOT_SUPPORTED),
+        ("POST", "/v1/chat/completions" | "/chat/completions", Some(number)) => {
+            match Ask::read(&request.body, engine.args.context) {
+                Ok(ask) => return Answer::Chat(ask, number),
+                Err(response) => response,
+            }
+        }
+        _ => Response::error(recording::NOT_FOUND),
+    })
+}
+
+fn health(status: u16) -> Response {
+    match status {
+        200 => Response::ok(r#"{"status":"ok"}"#),
+        503 => Response::error(recording::LOADING),
+        code => {
+            let error = json!({ "error": { "code": code, "message": "unwell", "type": "server_error" } });
+            Response { status: code, body: error.to_string() }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What gglib takes for granted about an engine. The same list runs against the fake and the real one, so that a test
+//! on the fake says something about the real thing.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::served::{BOUND, Served, data, raw_request, until_end};
+
+/// Checks the whole contract on an engine that has just been started, and ends it.
+pub(crate) async fn check(mut engine: Served) {
+    loading_is_503(&engine).await;
+    props(&engine).await;
+    models(&engine).await;
+    plain(&engine).await;
+    stream(&engine).await;
+    stream_with_usage(&engine).await;
+    progress(&engine).await;
+    errors(&engine).await;
+    connections(&engine).await;
+    a_stream_left_is_cancelled(&engine).await;
+    a_socket_file_in_the_way(&engine);
+    sigterm_cuts_a_stream(&mut engine).await;
+}
+
+async fn loading_is_503(engine: &Served) {
+    for answer in engine.ready().await {
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.headers()["connection"], "close");
+        assert_eq!(answer.headers().get("retry-after"), None);
+        let body = r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#;
+        assert_eq!(answer.text().await.unwrap(), body);
+    }
+}
+
+async fn props(engine: &Served) {
+    let props: Value = json_of(engine.get("/props").await).await;
+    assert_eq!(props["total_slots"], 1);
+    assert_eq!(props["default_generation_settings"]["n_ctx"], 2048);
+    assert_eq!(props["model_alias"], "smollm2");
+    assert_eq!(props["is_sleeping"], false);
+    assert_eq!(props["chat_template_caps"]["supports_tools"], false);
+    assert!(props["build_info"].is_string());
+}
+
+async fn models(engine: &Served) {
+    let models: Value = json_of(engine.get("/v1/models").await).await;
+    assert_eq!(models["data"][0]["id"], "smollm2");
+    assert_eq!(models["data"][0]["meta"]["n_ctx"], 2048);
+}
+
+const TIMINGS: &str = "{cache_n:number,prompt_n:number,prompt_ms:number,prompt_per_token_ms:number,\
+    prompt_per_second:number,predicted_n:number,predicted_ms:number,predicted_per_token_ms:number,\
+    predicted_per_second:number}";
+const USAGE: &str = "{completion_tokens:number,prompt_tokens:number,total_tokens:number,\
+    prompt_tokens_details:{cached_tokens:number}}";
+
+fn ask(more: &Value) -> Value {
+    let mut body = json!({ "messages": [{ "role": "user", "content": "Say hi in three words." }],
+        "temperature": 0, "seed": 1, "max_tokens": 12 });
+    let object = body.as_object_mut().unwrap();
+    object.extend(more.as_object().unwrap().clone());
+    body
+}
+
+async fn plain(engine: &Served) {
+    let answer: Value = json_of(engine.chat(&ask(&json!({}))).await).await;
+    let shape_wanted = format!(
+        "{{choices:[{{finish_reason:string,index:number,message:{{role:string,content:string}}}}],created:number,\
+         model:string,system_fingerprint:string,object:string,usage:{USAGE},id:string,timings:{TIMINGS}}}"
+    );
+    assert_eq!(shape(&answer), shape_wanted);
+    assert_eq!(answer["object"], "chat.completion");
+    assert_eq!(answer["model"], "smollm2");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    assert_eq!(answer["choices"][0]["message"]["content"], "Smallassy");
+}
+
+/// The shape of a chunk with this delta, finish reason and tail.
+fn chunk(delta: &str, finish_reason: &str, tail: &str) -> String {
+    format!(
+        "{{choices:[{{finish_reason:{finish_reason},index:number,delta:{delta}}}],created:number,id:string,\
+         model:string,system_fingerprint:string,object:string{tail}}}"
+    )
+}
+
+async fn events(engine: &Served, more: &Value) -> Vec<Value> {
+    let answer = engine.chat(&ask(more)).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    let body = answer.text().await.unwrap();
+    let (done, chunks) = data(&body).split_last().map(|(done, chunks)| (*done, chunks.to_vec())).unwrap();
+    assert_eq!(done, "[DONE]");
+    chunks.into_iter().map(|chunk| serde_json::from_str(chunk).unwrap()).collect()
+}
+
+async fn stream(engine: &Served) {
+    let chunks = events(engine, &json!({ "stream": true })).await;
+    let shapes: Vec<_> = chunks.iter().map(shape).collect();
+    let mut wanted = vec![chunk("{role:string,content:null}", "null", "")];
+    wanted.extend(vec![chunk("{content:string}", "null", ""); 5]);
+    wanted.push(chunk("{}", "string", &format!(",timings:{TIMINGS}")));
+    assert_eq!(shapes, wanted);
+    let content: String =
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(content, "Smallassy");
+    assert!(chunks.iter().all(|chunk| chunk["id"] == chunks[0]["id"]));
+}
+
+async fn stream_with_usage(engine: &Served) {
+    let chunks =
+        events(engine, &json!({ "stream": true, "stream_options": { "include_usage": true } })).await;
+    let [.., finish, usage] = chunks.as_slice() else { panic!("{chunks:?}") };
+    assert_eq!(shape(finish), chunk("{}", "string", ""));
+    let wanted = format!(
+        "{{choices:[],created:number,id:string,model:string,system_fingerprint:string,object:string,\
+         usage:{USAGE},timings:{TIMINGS}}}"
+    );
+    assert_eq!(shape(usage), wanted);
+    assert_eq!(usage["usage"]["completion_tokens"], 6);
+}
+
+async fn progress(engine: &Served) {
+    let chunks = events(engine, &json!({ "stream": true, "return_progress": true })).await;
+    let with_progress: Vec<_> =
+        chunks.iter().take_while(|chunk| chunk.get("prompt_progress").is_some()).collect();
+    let tail = ",prompt_progress:{total:number,cache:number,processed:number,time_ms:number}";
+    for told in &with_progress {
+        assert_eq!(shape(told), chunk("{role:string,content:null}", "null", tail));
+    }
+    let mut processed =
+        with_progress.iter().map(|chunk| chunk["prompt_progress"]["processed"].as_u64().unwrap());
+    assert!(processed.clone().is_sorted());
+    assert_eq!(processed.next_back(), with_progress[0]["prompt_progress"]["total"].as_u64());
+    // After it everything is as without it, the role included.
+    assert_eq!(shape(&chunks[with_progress.len()]), chunk("{role:string,content:null}", "null", ""));
+}
+
+async fn errors(engine: &Served) {
+    let chat = "/v1/chat/completions";
+    let long =
+        ask(&json!({ "stream": true, "messages": [{ "role": "user", "content": "word ".repeat(4000) }] }));
+    let hot = ask(&json!({ "temperature": "hot" }));
+    let coded = "{error:{code:number,message:string,type:string}}";
+    let counted = "{error:{code:number,message:string,type:string,n_prompt_tokens:number,n_ctx:number}}";
+    for (path, body, status, kind, wanted) in [
+        (chat, "{\"messages\":".to_owned(), 500, "server_error", coded),
+        (chat, "{}".to_owned(), 400, "invalid_request_error", coded),
+        (chat, hot.to_string(), 400, "invalid_request_error", coded),
+        (chat, long.to_string(), 400, "exceed_context_size_error", counted),
+        ("/v1/embeddings", "{\"input\":\"x\"}".to_owned(), 501, "not_supported_error", coded),
+        (
+            "/nowhere",
+            "{}".to_owned(),
+            404,
+            "not_found_error",
+            "{error:{message:string,type:string,code:number}}",
+        ),
+    ] {
+        let answer = engine.post(path, body).await.unwrap();
+        assert_eq!(answer.status(), status, "{path}");
+        assert_eq!(answer.headers()["connection"], "close");
+        let error: Value = json_of(answer).await;
+        assert_eq!((&error["error"]["code"], &error["error"]["type"]), (&json!(status), &json!(kind)));
+        assert_eq!(shape(&error), wanted);
+    }
+}
+
+/// Kept open between requests, closed by the engine when idle for 5 s.
+async fn connections(engine: &Served) {
+    let mut stream = engine.connect().await;
+    for _ in 0..2 {
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: engine\r\n\r\n").await.unwrap();
+        let mut head = vec![0; 1024];
+        let read = stream.read(&mut head).await.unwrap();
+        let head = String::from_utf8_lossy(&head[..read]).into_owned();
+        assert!(head.contains("Keep-Alive: timeout=5, max=100\r\n"), "{head}");
+        assert!(head.ends_with("{\"status\":\"ok\"}"), "{head}");
+    }
+    let idle_since = tokio::time::Instant::now();
+    assert_eq!(until_end(&mut stream).await, "");
+    assert!(idle_since.elapsed().as_secs_f32() > 4.0, "{:?}", idle_since.elapsed());
+}
+
+/// With one slot, the next request is answered only if the first is over.
+async fn a_stream_left_is_cancelled(engine: &Served) {
+    let long = json!({ "stream": true, "max_tokens": 1900, "ignore_eos": true });
+    let mut answer = engine.chat(&ask(&long)).await;
+    answer.chunk().await.unwrap().unwrap();
+    drop(answer);
+    assert_eq!(engine.chat(&ask(&json!({}))).await.status(), 200);
+}
+
+fn a_socket_file_in_the_way(engine: &Served) {
+    let program = std::fs::read_link(format!("/proc/{}/exe", engine.process.id())).unwrap();
+    let command = Served::command(&program, "unused".as_ref(), &engine.socket, &[]);
+    let mut second = gglib_testkit::Running::start(command);
+    assert_eq!(second.until_end(BOUND).code(), Some(1));
+    second.until_line(|line| line.contains("couldn't bind HTTP server socket, hostname:"), BOUND);
+}
+
+/// The stream stops at once and is cut at the next ping; the process then ends by itself.
+async fn sigterm_cuts_a_stream(engine: &mut Served) {
+    let long = ask(&json!({ "stream": true, "max_tokens": 1900, "ignore_eos": true }));
+    let mut stream = engine.connect().await;
+    stream.write_all(&raw_request(&long)).await.unwrap();
+    let mut first = vec![0; 64 * 1024];
+    while !String::from_utf8_lossy(&first).contains("{\"content\":\"") {
+        let read = stream.read(&mut first).await.unwrap();
+        assert!(read > 0);
+    }
+    engine.process.signal(rustix::process::Signal::TERM);
+    let rest = until_end(&mut stream).await;
+    assert!(
+        !rest.contains("[DONE]") && !rest.contains("finish_reason\":\"") && !rest.ends_with("0\r\n\r\n"),
+        "{rest}"
+    );
+    engine.process.until_end(BOUND);
+}
+
+async fn json_of(answer: reqwest::Response) -> Value {
+    serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+}
+
+/// Member names in their order, and types.
+fn shape(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(items) => format!("[{}]", items.first().map(shape).unwrap_or_default()),
+        Value::Object(members) => {
+            let members: Vec<_> =
+                members.iter().map(|(name, value)| format!("{name}:{}", shape(value))).collect();
+            format!("{{{}}}", members.join(","))
+        }
+    }
+}
