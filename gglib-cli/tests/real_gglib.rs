@@ -146,7 +146,8 @@ fn a_taken_address_is_named_with_the_way_out() {
     let output = home.run(&["serve", "--listen", &address.to_string()]);
     assert_eq!(output.status.code(), Some(6));
     let expected = format!(
-        "error: another program already listens at {address}; stop it, or choose another port with --port\n"
+        "error: another program already listens at {address}; stop it, or choose another port \
+         (`gglib up --port`, `gglib serve --listen`)\n"
     );
     assert!(text(&output.stderr).ends_with(&expected), "{}", text(&output.stderr));
 }
