@@ -73,6 +73,13 @@ impl Engines {
         self
     }
 
+    /// Gives a model that is there another name.
+    #[must_use]
+    pub fn with_alias(mut self, name: &str, alias: &str) -> Self {
+        self.models.get_mut(name).expect("the model is there").aliases.push(alias.to_owned());
+        self
+    }
+
     /// The models, for the proxy.
     pub fn catalog(&self) -> Catalog {
         Catalog::new(self.models.clone())
