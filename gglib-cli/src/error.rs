@@ -19,7 +19,7 @@ pub(crate) enum CliError {
     Config(#[from] ConfigErrors),
     #[error("cannot read {}", path.display())]
     ReadConfig { path: PathBuf, source: io::Error },
-    #[error("there is no configuration at {}; `gglib up` writes one, `gglib config init` an empty one", .0.display())]
+    #[error("there is no configuration at {}; `gglib up` writes one, and so does `gglib config init`", .0.display())]
     NoConfig(PathBuf),
     #[error("cannot write {}", path.display())]
     WriteConfig { path: PathBuf, source: io::Error },

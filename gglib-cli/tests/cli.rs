@@ -154,7 +154,7 @@ fn a_wrong_configuration_is_told_key_by_key() {
     exit 3
     --- stdout
     --- stderr
-    error: there is no configuration at [HOME]/.config/gglib/gglib.toml; `gglib up` writes one, `gglib config init` an empty one
+    error: there is no configuration at [HOME]/.config/gglib/gglib.toml; `gglib up` writes one, and so does `gglib config init`
     ");
 }
 

@@ -51,7 +51,7 @@ fn render(url: &str, status: &Value) -> String {
     let total = |name: &str| status["totals"][name].as_u64().unwrap_or(0);
     let _ = writeln!(
         out,
-        "{} requests, {} failed; {} loads, {} swaps, {} crashes, {} relaunches",
+        "Requests: {}, failed: {}. Loads: {}, swaps: {}, crashes: {}, relaunches: {}.",
         total("requests"),
         total("failed"),
         total("loads"),
@@ -83,7 +83,7 @@ mod tests {
         gglib 0.1.0 at http://127.0.0.1:8080/v1
         smollm2              resident  pid 4711     1 of 1 in use, up 62 s
         gemma                3 waiting, the longest for 2 s
-        9 requests, 1 failed; 2 loads, 1 swaps, 0 crashes, 0 relaunches
+        Requests: 9, failed: 1. Loads: 2, swaps: 1, crashes: 0, relaunches: 0.
         ");
     }
 
@@ -93,7 +93,7 @@ mod tests {
         insta::assert_snapshot!(render("http://127.0.0.1:8080/v1", &status), @r"
         gglib 0.1.0 at http://127.0.0.1:8080/v1
         No engine is loaded; the first request loads one.
-        0 requests, 0 failed; 0 loads, 0 swaps, 0 crashes, 0 relaunches
+        Requests: 0, failed: 0. Loads: 0, swaps: 0, crashes: 0, relaunches: 0.
         ");
     }
 }

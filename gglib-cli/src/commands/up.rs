@@ -83,11 +83,7 @@ async fn set_up(args: &Up, common: &Common) -> Result<Ready, CliError> {
 
     let asked = Instant::now();
     let answer = ask(&url, &model, &config).await?;
-    ui::step(
-        5,
-        "answer",
-        &format!("\"{answer}\" ({:.1} s, loading included)", asked.elapsed().as_secs_f64()),
-    );
+    ui::step(5, "answer", &format!("\"{answer}\" ({:.1} s)", asked.elapsed().as_secs_f64()));
     ui::line(&instructions(&url, &model, matches!(ready, Ready::Started(_))));
     Ok(ready)
 }
@@ -151,11 +147,16 @@ async fn ask(url: &str, model: &str, config: &Config) -> Result<String, CliError
 }
 
 fn instructions(url: &str, model: &str, ours: bool) -> String {
-    let stop =
-        if ours { "\nCtrl-C stops the endpoint and its engines; `gglib serve` starts it again." } else { "" };
+    // Run through cargo, the command is not on PATH; then it is shown as it was called.
+    let gglib = std::env::args().next().unwrap_or_else(|| "gglib".to_owned());
+    let stop = if ours {
+        format!("\nCtrl-C stops the endpoint and its engines; `{gglib} serve` starts it again.")
+    } else {
+        String::new()
+    };
     format!(
         "\nPaste into a client:\n  base URL  {url}\n  model     {model}\n  API key   anything, for example local\n\n\
-         Try:\n  gglib q \"Why is the sky blue?\"\n  \
+         Try:\n  {gglib} q \"Why is the sky blue?\"\n  \
          curl {url}/chat/completions -d '{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hi\"}}]}}'\n{stop}"
     )
 }

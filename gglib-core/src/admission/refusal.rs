@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// As many requests wait for the model as may.
-    #[error("{limit} requests are waiting for this model already")]
+    #[error("as many requests as may (admission.queue = {limit}) are waiting for this model already")]
     QueueFull {
         /// The limit.
         limit: usize,

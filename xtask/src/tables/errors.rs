@@ -48,9 +48,11 @@ pub fn render() -> Result<String> {
 
 /// A refusal as it goes over the wire.
 fn example() -> Result<String> {
-    let error =
-        ApiError::new(ErrorCode::QueueFull, "`smollm2`: 256 requests are waiting for this model already")
-            .with_retry_after(hint::advertise(&RetryPolicy::default(), None));
+    let error = ApiError::new(
+        ErrorCode::QueueFull,
+        "`smollm2`: as many requests as may (admission.queue = 256) are waiting for this model already",
+    )
+    .with_retry_after(hint::advertise(&RetryPolicy::default(), None));
     let mut lines = vec![format!("HTTP/1.1 {}", error.status), "content-type: application/json".to_owned()];
     for (name, value) in &error.headers() {
         lines.push(format!("{name}: {}", value.to_str()?));
