@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 pub use state::{Frame, StreamState};
@@ -71,10 +71,12 @@ pub struct PromptProgress {
 impl Probe {
     /// Reads the `data` of one event. An error means that it is no chunk: not JSON, or of other types.
     pub fn parse(data: &[u8]) -> Result<Self, serde_json::Error> {
-        let wire: Wire<'_> = serde_json::from_slice(data)?;
+        // Checking the encoding once is cheaper than at every string.
+        let wire: Wire<'_> =
+            str::from_utf8(data).map_or_else(|_| serde_json::from_slice(data), serde_json::from_str)?;
         let progress = wire.prompt_progress.and_then(|raw| serde_json::from_str(raw.get()).ok());
         Ok(Self {
-            choices: wire.choices.unwrap_or_default().into_iter().map(ChoiceProbe::of).collect(),
+            choices: wire.choices.unwrap_or_default(),
             error: wire.error.is_some(),
             usage: wire.usage.is_some(),
             progress,
@@ -120,6 +122,12 @@ impl ChoiceProbe {
     }
 }
 
+impl<'de> Deserialize<'de> for ChoiceProbe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WireChoice::deserialize(deserializer).map(Self::of)
+    }
+}
+
 /// Some servers send every member in every delta, empty where there is nothing to say.
 fn is_filled(value: &RawValue) -> bool {
     !matches!(value.get(), "\"\"" | "[]" | "{}")
@@ -127,8 +135,7 @@ fn is_filled(value: &RawValue) -> bool {
 
 #[derive(Deserialize)]
 struct Wire<'a> {
-    #[serde(borrow)]
-    choices: Option<Vec<WireChoice<'a>>>,
+    choices: Option<Vec<ChoiceProbe>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -6,13 +6,19 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use self::choice::Choice;
+use self::envelope::Envelope;
+use self::json::{Json, quoted};
+use self::members::{Members, Part};
 use super::error::{ApiError, ErrorCode};
 
 mod choice;
-mod merge;
+mod envelope;
+mod json;
+mod members;
+mod message;
 
 /// Collects the chunks of one stream into one `chat.completion` or `text_completion` object.
 ///
@@ -26,8 +32,9 @@ mod merge;
 /// - `usage` is always there, because clients fail without it: the engine's, else made from its `timings`, else
 ///   zeros.
 ///
-/// Numbers keep the digits that the engine wrote; only an exponent without a sign gets its `+`. Whether the stream was whole is
-/// [`StreamState`](super::chunk::StreamState)'s to say: chunks with an `error` do not belong here.
+/// Values are taken as they were written, byte for byte, numbers that no machine type holds included. Whether
+/// the stream was whole is [`StreamState`](super::chunk::StreamState)'s to say: chunks with an `error` do not
+/// belong here.
 ///
 /// ```
 /// use gglib_core::api::fold::Fold;
@@ -42,69 +49,78 @@ mod merge;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Fold {
-    members: Map<String, Value>,
+    members: Members,
     choices: BTreeMap<u64, Choice>,
+    /// Of the chunk that was pushed last.
+    envelope: Option<Envelope>,
 }
 
 impl Fold {
     /// Takes the `data` of one event, `[DONE]` excepted.
     ///
-    /// The error is `upstream_malformed`: not a JSON object, or nested deeper than 127 levels.
+    /// The error is `upstream_malformed`: not a JSON object, or nested deeper than 127 levels. Nothing of such an
+    /// event is taken.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), ApiError> {
-        let chunk: Map<String, Value> = serde_json::from_slice(chunk).map_err(|error| {
+        if let Some(choices) = self.envelope.as_ref().and_then(|envelope| envelope.open(chunk)) {
+            self.push_choices(choices);
+            return Ok(());
+        }
+        let chunk = Json::object(chunk).map_err(|error| {
             let message = format!("the upstream sent an event that is no chunk: {error}");
             ApiError::new(ErrorCode::UpstreamMalformed, message)
         })?;
-        for (name, value) in chunk {
-            match (name.as_str(), value) {
-                ("prompt_progress", _) => {}
-                ("choices", Value::Array(choices)) => {
-                    self.members.entry(name).or_insert(Value::Null);
-                    for choice in choices {
-                        self.push_choice(choice);
-                    }
+        for (name, value) in chunk.members() {
+            match &*name {
+                "prompt_progress" => {}
+                "choices" => {
+                    self.members.entry(&name);
+                    self.push_choices(value);
                 }
-                (_, value) => merge::keep_last(&mut self.members, name, value),
+                _ => self.members.entry(&name).keep_last(value),
             }
         }
+        self.envelope = Envelope::of(chunk);
         Ok(())
     }
 
     /// The answer as JSON.
     pub fn finish(self) -> Bytes {
-        let Self { mut members, choices } = self;
-        let chunk_object = members.get("object").and_then(Value::as_str) == Some("chat.completion.chunk");
-        let is_chat = chunk_object || choices.values().any(Choice::has_delta);
+        let Self { mut members, choices, .. } = self;
+        let object = members.get("object").and_then(Part::json).and_then(Json::as_str);
+        let is_chat =
+            object.as_deref() == Some("chat.completion.chunk") || choices.values().any(Choice::has_delta);
         if is_chat {
-            members.insert("object".to_owned(), "chat.completion".into());
+            members.set("object", Part::Text(quoted("chat.completion")));
         }
         let choices =
             choices.into_values().map(|choice| if is_chat { choice.into_chat() } else { choice.into_text() });
-        members.insert("choices".to_owned(), choices.collect());
-        if members.get("usage").is_none_or(Value::is_null) {
-            let usage = usage_of(members.get("timings").unwrap_or(&Value::Null));
-            members.insert("usage".to_owned(), usage);
+        members.set("choices", Part::array(choices));
+        if members.get("usage").is_none_or(Part::is_null) {
+            let timings = members.get("timings").and_then(Part::json).unwrap_or(Json::NULL);
+            let usage = Part::Text(usage_of(timings));
+            members.set("usage", usage);
         }
-        Value::Object(members).to_string().into()
+        members.into_json().into()
     }
 
-    fn push_choice(&mut self, choice: Value) {
-        if let Value::Object(members) = choice {
-            let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
-            self.choices.entry(index).or_insert_with(|| Choice::new(index)).push(members);
+    fn push_choices(&mut self, choices: Json<'_>) {
+        for choice in choices.items().filter(|item| item.is_object()) {
+            let index = choice.member("index").and_then(Json::as_u64).unwrap_or(0);
+            self.choices.entry(index).or_insert_with(|| Choice::new(index)).push(choice);
         }
     }
 }
 
 /// OpenAI's usage from llama-server's timings, in tokens; all zero without them.
-fn usage_of(timings: &Value) -> Value {
-    let count = |name: &str| timings.get(name).and_then(Value::as_u64).unwrap_or(0);
+fn usage_of(timings: Json<'_>) -> String {
+    let count = |name: &str| timings.member(name).and_then(Json::as_u64).unwrap_or(0);
     let (cached, predicted) = (count("cache_n"), count("predicted_n"));
     let prompt = cached.saturating_add(count("prompt_n"));
-    json!({
+    let usage = json!({
         "completion_tokens": predicted,
         "prompt_tokens": prompt,
         "total_tokens": prompt.saturating_add(predicted),
         "prompt_tokens_details": { "cached_tokens": cached },
-    })
+    });
+    usage.to_string()
 }
