@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gglib_testkit::engines::{is_running, parent_of, signal};
+use gglib_testkit::engines::{freeze, is_running, parent_of};
 use gglib_testkit::{Launch, Load, Running, Script, Scripted, bins, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -153,7 +153,7 @@ async fn an_engine_that_ends_leaves_no_grandchild_behind() {
 async fn a_stopped_engine_is_killed_like_any_other() {
     let mut guard = Guard::of_shell("sleep 1000");
     let pid = guard.pid().await;
-    signal(pid, Signal::STOP);
+    freeze(pid).await;
     guard.order("stop\nkill\n").await;
     assert_eq!(guard.report().await.as_deref(), Some("signal 9"));
 }
@@ -236,6 +236,6 @@ async fn when_we_are_killed_nothing_of_us_is_left() {
     Owner::start(&script).kill_and_see_nothing_left().await;
 
     let owner = Owner::start(&script);
-    signal(owner.engine, Signal::STOP);
+    freeze(owner.engine).await;
     owner.kill_and_see_nothing_left().await;
 }
