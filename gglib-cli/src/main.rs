@@ -1,2 +1,7 @@
 //! The `gglib` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gglib_cli::main(std::env::args_os())
+}

@@ -44,6 +44,20 @@ fn content_is_what_a_client_could_show_or_act_on() {
 }
 
 #[test]
+fn a_role_is_seen_where_one_is_named() {
+    let cases = [
+        (r#"{"role":"assistant","content":null}"#, true),
+        (r#"{"role":"","content":"a"}"#, false),
+        (r#"{"role":null}"#, false),
+        (r#"{"content":"a"}"#, false),
+        ("null", false),
+    ];
+    for (delta, expected) in cases {
+        assert_eq!(with_delta(delta).choices[0].role, expected, "{delta}");
+    }
+}
+
+#[test]
 fn choices_may_be_missing_null_or_empty() {
     for json in ["{}", r#"{"choices":null}"#, r#"{"choices":[],"error":null,"usage":null}"#] {
         assert_eq!(probe(json), Probe::default(), "{json}");

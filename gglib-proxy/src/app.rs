@@ -25,6 +25,9 @@ pub struct Settings {
     pub head_grace: Duration,
     /// A stream's client gets at least a comment this often.
     pub keep_alive: Duration,
+    /// After this long without a chunk it gets one with an empty delta instead of a comment, since some clients'
+    /// timers ignore comments.
+    pub empty_delta: Duration,
 }
 
 impl Settings {
@@ -37,6 +40,7 @@ impl Settings {
             retry: config.retry,
             head_grace: Duration::from_millis(1500),
             keep_alive: Duration::from_secs(10),
+            empty_delta: Duration::from_secs(50),
         }
     }
 }

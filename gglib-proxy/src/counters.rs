@@ -1,6 +1,9 @@
 //! What the endpoint counts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use gglib_core::api::error::ApiError;
 
 /// Counted since the start.
 #[derive(Debug, Default)]
@@ -28,5 +31,44 @@ impl Counter {
 
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One request in the count. It is closed exactly once: by its outcome, or by being dropped without one, which
+/// means that whoever was answering it has been dropped because the client left.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    counters: Arc<Counters>,
+    open: bool,
+}
+
+impl Tally {
+    pub(crate) fn begin(counters: &Arc<Counters>) -> Self {
+        counters.requests.increment();
+        Self { counters: Arc::clone(counters), open: true }
+    }
+
+    pub(crate) fn succeed(mut self) {
+        self.open = false;
+    }
+
+    pub(crate) fn fail(mut self, error: &ApiError) {
+        self.open = false;
+        self.counters.failed.increment();
+        tracing::warn!(code = error.code.as_str(), %error, "request failed");
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        if !self.open {
+            return;
+        }
+        if std::thread::panicking() {
+            self.counters.failed.increment();
+        } else {
+            self.counters.abandoned.increment();
+            tracing::info!("the client left before the end of its answer");
+        }
     }
 }

@@ -9,19 +9,25 @@ use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{Lease, Liveness};
 use tokio::time::{Instant, timeout_at};
 
-use self::attempt::{Attempt, Failure};
+use self::attempt::Attempt;
+use self::failure::Failure;
 use crate::app::App;
 use crate::refusal;
 use crate::request::ChatRequest;
 
+mod answered;
 mod attempt;
+mod failure;
 
 /// Who receives the answer.
 pub(crate) trait Sink: Send {
+    /// Whether content, once taken, is out of our hands. If so it closes the idempotency window.
+    const HANDS_ON: bool;
+
     /// Takes the data of one chunk, `[DONE]` excepted. Resolves when there is room for more.
     fn chunk(&mut self, data: Bytes) -> impl Future<Output = Result<(), Rejected>> + Send;
 
-    /// Hears of a recovery, before the first chunk.
+    /// Hears that the answer begins anew.
     fn recovered(&mut self, recovery: Recovery) -> impl Future<Output = Result<(), Rejected>> + Send;
 }
 
@@ -53,12 +59,16 @@ impl Recovery {
     }
 }
 
-/// Answers `request` into `sink`.
-pub(crate) async fn run(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
-    let bound = app.settings.timeouts.request;
-    let answer = answer(app, request, sink);
-    timeout_at(Instant::now() + bound, answer).await.unwrap_or_else(|_| {
-        let message = format!("the request was not answered within {} s", bound.as_secs());
+/// Answers `request` into `sink`, before `deadline`.
+pub(crate) async fn run(
+    app: &App,
+    request: &ChatRequest,
+    deadline: Instant,
+    sink: &mut impl Sink,
+) -> Result<(), ApiError> {
+    timeout_at(deadline, answer(app, request, sink)).await.unwrap_or_else(|_| {
+        let bound = app.settings.timeouts.request.as_secs();
+        let message = format!("the request was not answered within {bound} s");
         Err(ApiError::new(ErrorCode::TimeoutRequest, message).not_worth_retrying())
     })
 }
@@ -131,7 +141,7 @@ async fn attempt(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    Attempt::new(request, &app.settings.timeouts).run(lease.upstream(), sink).await
+    Attempt::new(request, &app.settings, sink).run(lease.upstream()).await
 }
 
 async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

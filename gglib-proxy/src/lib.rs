@@ -4,11 +4,14 @@
 //! The proxy knows engines only through the ports of `gglib-core`; it launches nothing itself.
 
 pub use app::{App, Settings};
-pub use serve::serve;
+pub use serve::{serve, serve_on};
 
 mod app;
+mod connection;
 mod counters;
 mod exchange;
+mod own_chunk;
+mod panics;
 mod plain;
 mod refusal;
 mod request;
@@ -16,3 +19,4 @@ mod request_id;
 mod routes;
 mod serve;
 mod stream;
+mod upload;

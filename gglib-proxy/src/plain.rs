@@ -6,6 +6,7 @@ use gglib_core::api::error::ApiError;
 use gglib_core::api::fold::Fold;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::exchange::{self, Recovery, Rejected, Sink};
@@ -13,9 +14,13 @@ use crate::request::ChatRequest;
 use crate::routes::RECOVERY_HEADER;
 
 /// Answers with one JSON object. Dropping the future cancels everything.
-pub(crate) async fn answer(app: &App, request: &ChatRequest) -> Result<Response<Body>, ApiError> {
+pub(crate) async fn answer(
+    app: &App,
+    request: &ChatRequest,
+    deadline: Instant,
+) -> Result<Response<Body>, ApiError> {
     let mut sink = Collected::default();
-    exchange::run(app, request, &mut sink).await?;
+    exchange::run(app, request, deadline, &mut sink).await?;
     let mut response = Response::new(Body::from(sink.fold.finish()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(recovery) = sink.recovery {
@@ -31,12 +36,15 @@ struct Collected {
 }
 
 impl Sink for Collected {
+    /// The client has seen nothing before the end.
+    const HANDS_ON: bool = false;
+
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
         self.fold.push(&data).map_err(Rejected::Malformed)
     }
 
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
-        self.recovery = Some(recovery);
+        *self = Self { fold: Fold::default(), recovery: Some(recovery) };
         Ok(())
     }
 }

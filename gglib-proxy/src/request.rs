@@ -15,6 +15,8 @@ pub(crate) struct ChatRequest {
     pub(crate) choices: u64,
     /// Whether it wants to see the engine's progress on the prompt.
     pub(crate) progress: bool,
+    /// Whether it wants to see what was used; a plain answer always says so.
+    pub(crate) usage: bool,
     /// What the engine is sent: the client's body, asked for as a stream with progress.
     pub(crate) body: Bytes,
 }
@@ -28,26 +30,27 @@ impl ChatRequest {
         let mut body = JsonObject::parse(body)?;
         let model = resolve(body.str_member("model")?.as_deref(), catalog)?;
         let stream = body.bool_member("stream")?.unwrap_or(false);
-        let choices = body.u64_member("n")?.unwrap_or(1);
+        // Whatever the engine says to 0, an answer without a choice would not be one.
+        let choices = body.u64_member("n")?.unwrap_or(1).max(1);
         let progress = body.bool_member("return_progress")?.unwrap_or(false);
         if body.raw_member("messages").is_none() {
             return Err(
                 ApiError::new(ErrorCode::InvalidRequest, "`messages` is required").with_param("messages")
             );
         }
+        let mut options = match body.object_member("stream_options")? {
+            Some(options) => options,
+            None => JsonObject::parse(Bytes::from_static(b"{}"))?,
+        };
+        let usage = options.bool_member("include_usage")?.unwrap_or(false) || !stream;
         body.set("model", model.as_str());
         body.set("return_progress", true);
         if !stream {
             body.set("stream", true);
-            // A plain answer has its usage; a stream has it on request only.
-            let mut options = match body.object_member("stream_options")? {
-                Some(options) => options,
-                None => JsonObject::parse(Bytes::from_static(b"{}"))?,
-            };
             options.set("include_usage", true);
             body.set_object("stream_options", options);
         }
-        Ok(Self { model, stream, choices, progress, body: body.into_bytes() })
+        Ok(Self { model, stream, choices, progress, usage, body: body.into_bytes() })
     }
 }
 

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::app::App;
-use crate::request_id;
+use crate::{panics, request_id};
 
 mod chat;
 mod health;
@@ -33,6 +33,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/status", get(status::status))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+        .layer(middleware::from_fn(panics::layer))
         .layer(middleware::from_fn(request_id::layer))
         .with_state(app)
 }

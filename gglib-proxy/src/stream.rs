@@ -1,57 +1,113 @@
-//! A streamed answer: headers soon, a sign of life always, and an end that cannot be mistaken.
-
-use std::io;
-use std::time::Duration;
+//! A streamed answer: headers soon, and its error as a status if it is known by then.
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream;
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::sse::encode;
+use gglib_core::model::ModelName;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
+use self::relay::Relay;
 use crate::app::App;
+use crate::connection::Outlet;
+use crate::counters::Tally;
 use crate::exchange::{self, Recovery, Rejected, Sink};
+use crate::panics;
 use crate::request::ChatRequest;
 use crate::routes::RECOVERY_HEADER;
+
+mod relay;
 
 /// Chunks that may wait for a slow reader before the engine has to.
 const CHUNKS: usize = 32;
 
-/// Starts the exchange and answers with its stream, or with its error while there is still a status to choose.
-pub(crate) async fn answer(app: &App, request: ChatRequest) -> Result<Response<Body>, ApiError> {
-    let (to_client, mut items) = mpsc::channel(CHUNKS);
-    let exchange = Running(tokio::spawn(feed(app.clone(), request, to_client)));
-    // Most errors are known at once and deserve a status of their own. After the grace, clients and proxies
-    // between must see that the request lives.
-    let grace = Instant::now() + app.settings.head_grace;
-    let mut recovery = None;
-    let mut first = timeout_at(grace, items.recv()).await.ok().flatten();
-    if let Some(Item::Recovered(known)) = first {
-        recovery = Some(known);
-        first = timeout_at(grace, items.recv()).await.ok().flatten();
-    }
-    if let Some(Item::Failed(error)) = first {
-        return Err(error);
-    }
-    let relay = Relay { first, items, exchange, keep_alive: app.settings.keep_alive, end: End::Open };
-    Ok(response(relay.into_body(), recovery))
+/// An exchange whose answer goes to a stream. It ends when this is dropped.
+pub(crate) struct Exchange {
+    app: App,
+    model: ModelName,
+    accepted: Instant,
+    /// What arrived before the response's head.
+    first: Option<Bytes>,
+    recovery: Option<Recovery>,
+    items: mpsc::Receiver<Item>,
+    task: Running,
 }
 
 /// What the exchange hands to the response's body.
 enum Item {
-    Event(Bytes),
+    /// The data of a chunk.
+    Chunk(Bytes),
     Recovered(Recovery),
-    Failed(ApiError),
-    Done,
 }
 
-/// The exchange's task, ended when the body that reads from it is dropped.
-struct Running(JoinHandle<()>);
+impl Exchange {
+    /// Starts the exchange and gives it a moment: most errors are known at once and deserve a status of their
+    /// own. After that, the client and proxies between must see that the request lives.
+    pub(crate) async fn begin(app: &App, request: ChatRequest, deadline: Instant) -> Result<Self, ApiError> {
+        let accepted = Instant::now();
+        let (to_client, items) = mpsc::channel(CHUNKS);
+        let model = request.model.clone();
+        let task = Running::start(app.clone(), request, deadline, to_client);
+        let mut exchange =
+            Self { app: app.clone(), model, accepted, first: None, recovery: None, items, task };
+        let grace = accepted + app.settings.head_grace;
+        timeout_at(grace, exchange.first_chunk()).await.unwrap_or(Ok(()))?;
+        Ok(exchange)
+    }
+
+    async fn first_chunk(&mut self) -> Result<(), ApiError> {
+        loop {
+            match self.items.recv().await {
+                Some(Item::Recovered(recovery)) => self.recovery = Some(recovery),
+                Some(Item::Chunk(data)) => {
+                    self.first = Some(data);
+                    return Ok(());
+                }
+                None => return self.task.outcome().await,
+            }
+        }
+    }
+
+    /// The response, whose end is what `tally` counts.
+    pub(crate) fn into_response(self, tally: Tally, outlet: Outlet) -> Response<Body> {
+        let recovery = self.recovery;
+        let mut response = Response::new(Relay::new(self, tally, outlet).into_body());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        // Keeps nginx from collecting the stream.
+        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+        if let Some(recovery) = recovery {
+            headers.insert(RECOVERY_HEADER, HeaderValue::from_static(recovery.as_str()));
+        }
+        response
+    }
+}
+
+/// The exchange's task, ended when this is dropped.
+struct Running(JoinHandle<Result<(), ApiError>>);
+
+impl Running {
+    fn start(app: App, request: ChatRequest, deadline: Instant, to_client: mpsc::Sender<Item>) -> Self {
+        let run = async move { exchange::run(&app, &request, deadline, &mut Channel(to_client)).await };
+        Self(tokio::spawn(run.in_current_span()))
+    }
+
+    /// How the exchange ended, when it has. To be asked once.
+    async fn outcome(&mut self) -> Result<(), ApiError> {
+        match (&mut self.0).await {
+            Ok(outcome) => outcome,
+            Err(ended) => Err(ended.try_into_panic().map_or_else(
+                |_| ApiError::new(ErrorCode::Draining, "gglib is shutting down"),
+                |panic| panics::to_error(&*panic),
+            )),
+        }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -59,104 +115,16 @@ impl Drop for Running {
     }
 }
 
-async fn feed(app: App, request: ChatRequest, to_client: mpsc::Sender<Item>) {
-    let mut sink = Channel(to_client);
-    let end = match exchange::run(&app, &request, &mut sink).await {
-        Ok(()) => Item::Done,
-        Err(error) => {
-            app.counters.failed.increment();
-            Item::Failed(error)
-        }
-    };
-    // A client that has left needs no end.
-    let _ = sink.0.send(end).await;
-}
-
 struct Channel(mpsc::Sender<Item>);
 
 impl Sink for Channel {
+    const HANDS_ON: bool = true;
+
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
-        self.0.send(Item::Event(encode::data(&data))).await.map_err(|_| Rejected::ClientGone)
+        self.0.send(Item::Chunk(data)).await.map_err(|_| Rejected::ClientGone)
     }
 
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
         self.0.send(Item::Recovered(recovery)).await.map_err(|_| Rejected::ClientGone)
-    }
-}
-
-fn response(body: Body, recovery: Option<Recovery>) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Keeps nginx from collecting the stream.
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    if let Some(recovery) = recovery {
-        headers.insert(RECOVERY_HEADER, HeaderValue::from_static(recovery.as_str()));
-    }
-    response
-}
-
-/// The response's body.
-struct Relay {
-    first: Option<Item>,
-    items: mpsc::Receiver<Item>,
-    #[expect(dead_code, reason = "held for its Drop")]
-    exchange: Running,
-    keep_alive: Duration,
-    end: End,
-}
-
-/// How far the end of the body has come.
-enum End {
-    Open,
-    /// The error event is out; what is left is to cut the connection.
-    Cut,
-    Over,
-}
-
-impl Relay {
-    fn into_body(self) -> Body {
-        Body::from_stream(stream::unfold(self, |mut relay| async move {
-            let frame = relay.next().await?;
-            Some((frame, relay))
-        }))
-    }
-
-    async fn next(&mut self) -> Option<io::Result<Bytes>> {
-        match self.end {
-            End::Over => return None,
-            End::Cut => {
-                self.end = End::Over;
-                // One turn for the connection to write the error event out before it is torn down.
-                tokio::task::yield_now().await;
-                return Some(Err(io::Error::other("the stream failed; its error event has been sent")));
-            }
-            End::Open => {}
-        }
-        let item = match self.first.take() {
-            Some(item) => Ok(Some(item)),
-            None => timeout(self.keep_alive, self.items.recv()).await,
-        };
-        Some(Ok(match item {
-            Err(_) => Bytes::from_static(encode::KEEP_ALIVE),
-            Ok(Some(Item::Event(event))) => event,
-            Ok(Some(Item::Recovered(recovery))) => {
-                Bytes::from(format!(": gglib-recovery {}\n\n", recovery.as_str()))
-            }
-            Ok(Some(Item::Done)) => {
-                self.end = End::Over;
-                Bytes::from_static(encode::DONE)
-            }
-            Ok(Some(Item::Failed(error))) => {
-                self.end = End::Cut;
-                error.to_sse()
-            }
-            // The exchange's task panicked or was aborted: never a clean-looking end.
-            Ok(None) => {
-                self.end = End::Cut;
-                ApiError::new(ErrorCode::Internal, "the request ended without an outcome").to_sse()
-            }
-        }))
     }
 }

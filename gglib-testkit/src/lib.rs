@@ -31,6 +31,7 @@ pub mod real;
 mod running;
 mod script;
 mod wait;
+pub mod wire;
 
 pub use self::{
     bins::{bins, fake_engine, target_dir},

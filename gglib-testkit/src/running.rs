@@ -1,7 +1,7 @@
 //! A child process that does not outlive its test.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, PipeReader, PipeWriter, pipe},
     os::unix::process::CommandExt,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A child in a process group of its own. When it is dropped the whole group is killed, the child reaped.
 ///
-/// Its standard error is collected; its standard output goes where the [`Command`] says. The methods that wait block
-/// their thread.
+/// Its standard error is collected; its standard output goes where the [`Command`] says, or, with
+/// [`start_collecting_all`](Self::start_collecting_all), to the same place. The methods that wait block their thread.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -29,14 +29,27 @@ struct Lines {
 
 impl Running {
     /// Starts `command`.
-    pub fn start(mut command: Command) -> Self {
-        let mut child = command
+    pub fn start(command: Command) -> Self {
+        let (pipe, stderr) = pipe().expect("a pipe can be made");
+        Self::collecting(command, pipe, stderr)
+    }
+
+    /// Starts `command` and collects its standard output together with its standard error.
+    pub fn start_collecting_all(mut command: Command) -> Self {
+        let (pipe, stderr) = pipe().expect("a pipe can be made");
+        command.stdout(stderr.try_clone().expect("a pipe can be doubled"));
+        Self::collecting(command, pipe, stderr)
+    }
+
+    fn collecting(mut command: Command, pipe: PipeReader, stderr: PipeWriter) -> Self {
+        let child = command
             .process_group(0)
             .stdin(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
-        let pipe = child.stderr.take().expect("standard error was piped");
+        // The command holds our ends of the pipe that the child writes to; without it the pipe ends with the child.
+        drop(command);
         let stderr = Arc::new(Lines::default());
         let collected = Arc::clone(&stderr);
         thread::spawn(move || {

@@ -29,6 +29,8 @@ pub struct Probe {
 pub struct ChoiceProbe {
     /// Which of the `n` answers it belongs to; 0 when missing.
     pub index: u64,
+    /// It says whose turn it is. Clients expect that of the first delta.
+    pub role: bool,
     /// What content it carries, if any.
     pub content: Option<ContentKind>,
     /// Why the choice has ended, if it has.
@@ -113,7 +115,8 @@ impl ChoiceProbe {
         .into_iter()
         .find_map(|(kind, members)| members.into_iter().flatten().any(is_filled).then_some(kind));
         let finish_reason = wire.finish_reason.filter(|reason| !reason.is_empty()).map(Cow::into_owned);
-        Self { index: wire.index.unwrap_or(0), content, finish_reason }
+        let role = delta.role.is_some_and(is_filled);
+        Self { index: wire.index.unwrap_or(0), role, content, finish_reason }
     }
 }
 
@@ -146,6 +149,8 @@ struct WireChoice<'a> {
 
 #[derive(Default, Deserialize)]
 struct WireDelta<'a> {
+    #[serde(borrow)]
+    role: Option<&'a RawValue>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]

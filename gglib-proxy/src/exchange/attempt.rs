@@ -1,116 +1,74 @@
 //! One issue of a request to one engine, and its clocks.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::config::Timeouts;
-use gglib_core::ports::{ByteStream, Phase, Upstream, UpstreamError};
+use gglib_core::ports::{ByteStream, Upstream};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
+use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Rejected, Sink};
+use super::failure::Failure;
+use super::{Rejected, Sink, answered};
+use crate::app::Settings;
+use crate::own_chunk;
 use crate::request::ChatRequest;
 
-/// The most of an upstream's error body that is read.
-const ERROR_BODY: usize = 1024 * 1024;
+/// How many chunks without content are held back. An engine sends two or three before its content.
+const HELD: usize = 64;
 
-pub(super) struct Attempt<'a> {
+/// How long an engine may take, after the last choice has finished, to send its usage and the end of the stream.
+const AFTERWORD: Duration = Duration::from_secs(2);
+
+pub(super) struct Attempt<'a, S> {
     request: &'a ChatRequest,
-    timeouts: &'a Timeouts,
+    settings: &'a Settings,
+    sink: &'a mut S,
     started: Instant,
+    /// When the engine last got on: with the prompt, the content or the end.
+    progress: Instant,
     state: StreamState,
     /// The highest count of processed prompt tokens so far.
     processed: u64,
     /// Chunks without content, held back until there is some: a second attempt has its own.
     held: Vec<Bytes>,
+    /// Whether a chunk that names the role is held or has been handed on.
+    has_role: bool,
 }
 
-/// Why an attempt did not end in a whole answer.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The transport failed: perhaps the engine is dead, perhaps only a connection was.
-    Broken { error: UpstreamError, committed: bool },
-    /// The stream ended in good order without being whole.
-    Incomplete { error: ApiError, committed: bool },
-    /// A clock ran out: perhaps the engine hangs.
-    Silent { error: ApiError, committed: bool },
-    /// The engine answered, and this is its answer; or it cannot be understood.
-    Answered(ApiError),
-    /// Nobody reads any more.
-    ClientGone,
-}
-
-impl Failure {
-    /// Whether the engine may be dead.
-    pub(super) fn is_suspicion(&self) -> bool {
-        matches!(self, Self::Broken { .. } | Self::Incomplete { .. } | Self::Silent { .. })
-    }
-
-    /// Whether nothing has been handed on that a second issue would repeat.
-    pub(super) fn window_is_open(&self) -> bool {
-        match self {
-            Self::Broken { committed, .. }
-            | Self::Incomplete { committed, .. }
-            | Self::Silent { committed, .. } => !committed,
-            Self::Answered(_) | Self::ClientGone => false,
+impl<'a, S: Sink> Attempt<'a, S> {
+    pub(super) fn new(request: &'a ChatRequest, settings: &'a Settings, sink: &'a mut S) -> Self {
+        let started = Instant::now();
+        Self {
+            request,
+            settings,
+            sink,
+            started,
+            progress: started,
+            state: StreamState::new(request.choices),
+            processed: 0,
+            held: Vec::new(),
+            has_role: false,
         }
     }
 
-    /// Whether an engine that is alive may be asked again: not when it was merely slow.
-    pub(super) fn may_be_resent(&self) -> bool {
-        self.window_is_open() && !matches!(self, Self::Silent { .. })
-    }
-
-    /// What the client is told when nothing more can be done.
-    pub(super) fn into_error(self) -> ApiError {
-        match self {
-            Self::Broken { error, committed } => {
-                let code = match error.phase() {
-                    Phase::Connect => ErrorCode::UpstreamUnreachable,
-                    Phase::BeforeHeaders | Phase::AfterHeaders | Phase::MidBody => ErrorCode::UpstreamDied,
-                };
-                let what = if committed { "; the answer so far is incomplete" } else { "" };
-                ApiError::new(code, format!("{error}{what}")).not_worth_retrying()
-            }
-            Self::Incomplete { error, .. } | Self::Silent { error, .. } => error.not_worth_retrying(),
-            Self::Answered(error) => error,
-            Self::ClientGone => ApiError::new(ErrorCode::Internal, "the client has left"),
-        }
-    }
-}
-
-impl From<Rejected> for Failure {
-    fn from(rejected: Rejected) -> Self {
-        match rejected {
-            Rejected::ClientGone => Self::ClientGone,
-            Rejected::Malformed(error) => Self::Answered(error),
-        }
-    }
-}
-
-impl<'a> Attempt<'a> {
-    pub(super) fn new(request: &'a ChatRequest, timeouts: &'a Timeouts) -> Self {
-        let state = StreamState::new(request.choices);
-        Self { request, timeouts, started: Instant::now(), state, processed: 0, held: Vec::new() }
-    }
-
-    pub(super) async fn run(mut self, upstream: &dyn Upstream, sink: &mut impl Sink) -> Result<(), Failure> {
+    pub(super) async fn run(mut self, upstream: &dyn Upstream) -> Result<(), Failure> {
         let response = self.send(upstream).await?;
         if response.status() != StatusCode::OK {
-            return Err(self.refused(response).await);
+            return Err(Failure::Answered(answered::to_error(response, &self.settings.retry).await));
         }
         let mut body = response.into_body();
         let mut events = Decoder::default();
-        let mut progress = Instant::now();
-        while let Some(bytes) = self.next_bytes(&mut body, progress).await? {
+        self.progress = Instant::now();
+        while let Some(bytes) = self.next_bytes(&mut body).await? {
             events.push(bytes);
             while let Some(event) = events.next_event() {
-                if self.take(event, sink).await? {
-                    progress = Instant::now();
-                }
+                self.take(event).await?;
                 if self.state.is_done() {
                     return self.verdict();
                 }
@@ -118,7 +76,7 @@ impl<'a> Attempt<'a> {
         }
         events.finish();
         while let Some(event) = events.next_event() {
-            self.take(event, sink).await?;
+            self.take(event).await?;
         }
         self.verdict()
     }
@@ -128,7 +86,8 @@ impl<'a> Attempt<'a> {
             .header(CONTENT_TYPE, "application/json")
             .body(self.request.body.clone())
             .expect("a constant head is valid");
-        let limit = self.timeouts.connect + self.timeouts.response_headers;
+        let timeouts = &self.settings.timeouts;
+        let limit = timeouts.connect + timeouts.response_headers;
         match timeout_at(self.started + limit, upstream.send(request)).await {
             Ok(sent) => sent.map_err(|error| Failure::Broken { error, committed: false }),
             Err(_) => Err(self.silent(ErrorCode::TimeoutResponseHeaders, "the engine did not answer", limit)),
@@ -136,64 +95,74 @@ impl<'a> Attempt<'a> {
     }
 
     /// The next piece of the body; `None` at its end.
-    async fn next_bytes(&self, body: &mut ByteStream, progress: Instant) -> Result<Option<Bytes>, Failure> {
-        let committed = self.is_committed();
-        let (code, what, limit) = if committed {
-            (ErrorCode::TimeoutIdle, "the engine paused", self.timeouts.idle)
+    async fn next_bytes(&self, body: &mut ByteStream) -> Result<Option<Bytes>, Failure> {
+        let timeouts = &self.settings.timeouts;
+        let total = self.started + timeouts.total;
+        let (code, what, limit) = if self.has_content() {
+            (ErrorCode::TimeoutIdle, "the engine paused", timeouts.idle)
         } else {
-            (
-                ErrorCode::TimeoutFirstContent,
-                "the engine made no progress on the prompt",
-                self.timeouts.first_content,
-            )
+            let what = "the engine made no progress on the prompt";
+            (ErrorCode::TimeoutFirstContent, what, timeouts.first_content)
         };
-        let total = self.started + self.timeouts.total;
-        match timeout_at((progress + limit).min(total), body.next()).await {
+        let patience = if self.state.is_whole() { AFTERWORD.min(limit) } else { limit };
+        match timeout_at((self.progress + patience).min(total), body.next()).await {
             Ok(None) => Ok(None),
             Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
-            Ok(Some(Err(error))) => Err(Failure::Broken { error, committed }),
+            // Every choice has finished: whatever becomes of the connection now, the answer is whole.
+            _ if self.state.is_whole() => Ok(None),
+            Ok(Some(Err(error))) => Err(Failure::Broken { error, committed: self.is_committed() }),
             Err(_) if Instant::now() >= total => {
-                Err(self.silent(ErrorCode::TimeoutTotal, "the answer was not complete", self.timeouts.total))
+                Err(self.silent(ErrorCode::TimeoutTotal, "the answer was not complete", timeouts.total))
             }
             Err(_) => Err(self.silent(code, what, limit)),
         }
     }
 
-    /// Handles one event; whether it was progress. Comments are not: an engine that hangs still sends them.
-    async fn take(
-        &mut self,
-        event: Result<SseEvent, SseError>,
-        sink: &mut impl Sink,
-    ) -> Result<bool, Failure> {
+    /// Handles one event. Comments are no progress: an engine that hangs still sends them.
+    async fn take(&mut self, event: Result<SseEvent, SseError>) -> Result<(), Failure> {
         let data = match event {
             Ok(SseEvent::Message { data, .. }) => data,
-            Ok(SseEvent::Comment(_)) => return Ok(false),
+            Ok(SseEvent::Comment(_)) => return Ok(()),
             Err(error) => {
                 let message = format!("the engine's answer cannot be read: {error}");
                 return Err(Failure::Answered(ApiError::new(ErrorCode::UpstreamMalformed, message)));
             }
         };
-        match self.state.observe(&data).map_err(Failure::Answered)? {
-            Frame::Done => Ok(true),
-            Frame::Chunk(probe) => {
-                self.hand_on(&probe, data, sink).await?;
-                Ok(self.is_progress(&probe))
+        let frame = self.state.observe(&data).map_err(|error| {
+            Failure::Answered(answered::with_advice(error, &HeaderMap::new(), &self.settings.retry))
+        })?;
+        if let Frame::Chunk(probe) = frame {
+            self.hand_on(&probe, data).await?;
+            // After the client has taken it: how long that took is not the engine's affair.
+            if self.is_progress(&probe) {
+                self.progress = Instant::now();
             }
         }
+        Ok(())
     }
 
-    async fn hand_on(&mut self, probe: &Probe, data: Bytes, sink: &mut impl Sink) -> Result<(), Rejected> {
-        if probe.is_progress_only() {
-            return if self.request.progress { sink.chunk(data).await } else { Ok(()) };
+    async fn hand_on(&mut self, probe: &Probe, data: Bytes) -> Result<(), Rejected> {
+        if probe.is_usage_only() && !self.request.usage {
+            return Ok(());
         }
-        if !self.is_committed() && !self.state.is_whole() {
+        if probe.is_progress_only() {
+            return if self.request.progress { self.sink.chunk(data).await } else { Ok(()) };
+        }
+        self.has_role |= probe.choices.iter().any(|choice| choice.role);
+        if !self.has_content() && !self.state.is_whole() && self.held.len() < HELD {
             self.held.push(data);
             return Ok(());
         }
-        for held in self.held.drain(..) {
-            sink.chunk(held).await?;
+        if !self.has_role {
+            // The engine leaves it out when its first token is half a character.
+            self.has_role = true;
+            let role = json!({ "role": "assistant", "content": null });
+            self.sink.chunk(own_chunk::with_delta(&role, Some(&data), &self.request.model)).await?;
         }
-        sink.chunk(data).await
+        for held in self.held.drain(..) {
+            self.sink.chunk(held).await?;
+        }
+        self.sink.chunk(data).await
     }
 
     fn is_progress(&mut self, probe: &Probe) -> bool {
@@ -205,9 +174,13 @@ impl<'a> Attempt<'a> {
         self.processed > before || finished || probe.content().is_some()
     }
 
+    fn has_content(&self) -> bool {
+        self.state.content().is_some()
+    }
+
     /// Whether the idempotency window has closed.
     fn is_committed(&self) -> bool {
-        self.state.content().is_some()
+        S::HANDS_ON && self.has_content()
     }
 
     fn verdict(self) -> Result<(), Failure> {
@@ -215,22 +188,8 @@ impl<'a> Attempt<'a> {
         self.state.end().map_err(|error| Failure::Incomplete { error, committed })
     }
 
-    fn silent(&self, code: ErrorCode, what: &str, limit: std::time::Duration) -> Failure {
+    fn silent(&self, code: ErrorCode, what: &str, limit: Duration) -> Failure {
         let error = ApiError::new(code, format!("{what} for {} s", limit.as_secs()));
         Failure::Silent { error, committed: self.is_committed() }
-    }
-
-    /// The engine's own error, which is the client's answer.
-    async fn refused(&self, response: Response<ByteStream>) -> Failure {
-        let status = response.status();
-        let mut body = response.into_body();
-        let mut read = Vec::new();
-        loop {
-            match self.next_bytes(&mut body, self.started).await {
-                Ok(Some(bytes)) if read.len() < ERROR_BODY => read.extend_from_slice(&bytes),
-                Ok(_) => return Failure::Answered(ApiError::from_upstream(status, &read)),
-                Err(failure) => return failure,
-            }
-        }
     }
 }

@@ -1,0 +1,153 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Local models behind one dependable OpenAI-compatible endpoint.
+#[derive(Debug, Parser)]
+#[command(name = "gglib", version, disable_help_subcommand = true)]
+pub struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Flags of every command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
+    /// Configuration file; without it `gglib/gglib.toml` in the user's configuration directory
+    #[arg(long, global = true, value_name = "FILE", env = "GGLIB_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Set everything up, start the endpoint and get a first answer from a real model
+    Up(Up),
+    /// Run the endpoint from the configuration
+    Serve(Serve),
+    /// Talk to a model
+    Chat(Chat),
+    /// Ask one question; standard input, if piped, is its context
+    Q(Question),
+    /// List, add or remove models
+    #[command(subcommand)]
+    Model(Model),
+    /// Show engines, queue and totals of the running endpoint
+    Status(Status),
+    /// Find, check or create the configuration
+    #[command(subcommand)]
+    Config(Config),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    /// Agree to downloads without being asked
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Model to use: a configured name, or a GGUF file to add
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) model: Option<String>,
+    /// Port of the endpoint
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// Address and port to listen at [default: server.listen of the configuration]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<String>,
+}
+
+/// How to reach the endpoint.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Target {
+    /// Endpoint to talk to [default: server.listen of the configuration]
+    #[arg(long, value_name = "URL", env = "GGLIB_URL")]
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Chat {
+    /// Model to talk to [default: the first configured one]
+    pub(crate) model: Option<String>,
+    /// Make one attempt only
+    #[arg(long)]
+    pub(crate) no_retry: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Question {
+    /// The question
+    #[arg(value_name = "QUESTION")]
+    pub(crate) text: String,
+    /// Model to ask [default: the first configured one]
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Make one attempt only
+    #[arg(long)]
+    pub(crate) no_retry: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// Show the configured models
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a model, or change it
+    Add {
+        /// The name that clients use
+        name: String,
+        /// The GGUF file
+        path: PathBuf,
+        /// A further name for it; may be repeated
+        #[arg(long, value_name = "NAME")]
+        alias: Vec<String>,
+        /// Context window of one request, in tokens
+        #[arg(long, value_name = "TOKENS")]
+        context: Option<u32>,
+        /// Requests that its engine serves at once
+        #[arg(long, value_name = "N")]
+        parallel: Option<u32>,
+    },
+    /// Remove a model from the configuration; its file stays
+    Remove {
+        /// The model's name
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Status {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Print where the configuration is
+    Path,
+    /// Say whether the configuration is valid
+    Check,
+    /// Write a configuration with all keys, commented out
+    Init,
+}

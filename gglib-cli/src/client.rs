@@ -1,0 +1,77 @@
+//! Talking to an endpoint as a client: ours or any other that speaks OpenAI's protocol.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gglib_core::config::Config;
+use gglib_core::retry::RetryPolicy;
+use gglib_runtime::completion::{CompletionClient, Delta};
+use gglib_runtime::http::HttpUpstream;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::args::Target;
+use crate::error::CliError;
+use crate::ui;
+
+/// The base URL that the command line means.
+pub(crate) fn url(target: &Target, config: &Config) -> String {
+    target.url.clone().unwrap_or_else(|| format!("http://{}/v1", config.server.listen))
+}
+
+/// The policy of the configuration, or a single attempt.
+pub(crate) fn policy(config: &Config, no_retry: bool) -> RetryPolicy {
+    if no_retry { RetryPolicy::disabled() } else { config.retry }
+}
+
+/// One conversation's client.
+pub(crate) struct Client {
+    completions: CompletionClient,
+    model: String,
+}
+
+impl Client {
+    pub(crate) fn new(url: &str, model: String, policy: RetryPolicy) -> Result<Self, CliError> {
+        let upstream = Arc::new(HttpUpstream::new(url, None)?);
+        let completions = CompletionClient::new(upstream, policy).with_observer(Arc::new(ui::RetryNotices));
+        Ok(Self { completions, model })
+    }
+
+    /// Streams the answer to `messages` to standard output and returns its text.
+    pub(crate) async fn answer(&self, messages: &[Value]) -> Result<String, CliError> {
+        let body = json!({ "model": self.model, "messages": messages, "stream": true });
+        let mut deltas = self.completions.stream(Bytes::from(body.to_string())).await?;
+        let mut text = String::new();
+        while let Some(delta) = deltas.next().await {
+            if let Delta::Text(part) = delta? {
+                ui::part(&part);
+                text.push_str(&part);
+            }
+        }
+        ui::part("\n");
+        Ok(text)
+    }
+}
+
+/// The model that the command line names, or the endpoint's first.
+pub(crate) async fn model(named: Option<String>, url: &str) -> Result<String, CliError> {
+    if let Some(name) = named {
+        return Ok(name);
+    }
+    let models = get_json(url, "/v1/models").await?;
+    let first = models["data"][0]["id"].as_str();
+    first.map(str::to_owned).ok_or_else(|| {
+        CliError::Model(format!("{url} has no models; add one with `gglib model add NAME FILE`, or name one"))
+    })
+}
+
+/// `GET` of a path of the endpoint's root, as JSON.
+pub(crate) async fn get_json(url: &str, path: &str) -> Result<Value, CliError> {
+    let upstream = HttpUpstream::new(url, None)?;
+    let (status, body) = upstream.get(path).await.map_err(|_| CliError::Unreachable(url.to_owned()))?;
+    let parsed: Option<Value> = serde_json::from_slice(&body).ok();
+    match parsed {
+        Some(value) if status == StatusCode::OK => Ok(value),
+        _ => Err(CliError::Strange { url: url.to_owned(), answer: status.to_string() }),
+    }
+}

@@ -1,0 +1,27 @@
+//! The commands, one a file.
+
+use crate::args::{Command, Common};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+mod chat;
+mod completions;
+mod config;
+mod model;
+mod question;
+mod serve;
+mod status;
+mod up;
+
+pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliError> {
+    match command {
+        Command::Up(args) => up::run(&args, common).await,
+        Command::Serve(args) => serve::run(&args, common).await,
+        Command::Chat(args) => chat::run(args, common).await,
+        Command::Q(args) => question::run(args, common).await,
+        Command::Model(args) => model::run(&args, common),
+        Command::Status(args) => status::run(&args, common).await,
+        Command::Config(args) => config::run(&args, common),
+        Command::Completions { shell } => Ok(completions::run(shell)),
+    }
+}

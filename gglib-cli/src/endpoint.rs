@@ -1,0 +1,87 @@
+//! The endpoint put together: engines, queue and proxy.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gglib_core::admission::Settings as AdmissionSettings;
+use gglib_core::config::Config;
+use gglib_proxy::{App, Settings};
+use gglib_runtime::admission::Pool;
+use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, guard};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::error::CliError;
+
+/// After the engines have ended, how long connections may take to hear of it.
+const CONNECTIONS: Duration = Duration::from_secs(2);
+
+/// A running endpoint.
+pub(crate) struct Endpoint {
+    address: SocketAddr,
+    pool: Arc<Pool>,
+    drain: Duration,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<io::Result<()>>,
+}
+
+impl Endpoint {
+    /// Listens and serves, with engines run from `binary`.
+    pub(crate) async fn start(config: &Config, binary: PathBuf) -> Result<Self, CliError> {
+        let address = config.server.listen;
+        let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => CliError::AddressTaken(address),
+            _ => CliError::Listen { address, source },
+        })?;
+        let address = listener.local_addr().map_err(|source| CliError::Listen { address, source })?;
+
+        let guard = GuardCommand {
+            program: std::env::current_exe().map_err(CliError::Launcher)?,
+            args: vec![guard::SUBCOMMAND.into()],
+        };
+        let launcher =
+            Launcher::new(LaunchSettings::new(config, binary, guard)).map_err(CliError::Launcher)?;
+        let admission = AdmissionSettings {
+            stall: config.admission.stall,
+            max_wait: config.admission.max_wait,
+            queue: config.admission.queue,
+        };
+        let pool = Arc::new(Pool::start(launcher, config.catalog(), admission));
+        let app = App::new(pool.clone(), config.catalog(), Settings::new(config));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = tokio::spawn(gglib_proxy::serve(listener, app, async {
+            // A dropped sender stops the server too.
+            let _ = stopped.await;
+        }));
+        Ok(Self { address, pool, drain: config.engine.drain, stop, server })
+    }
+
+    /// What clients are given as base URL.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Resolves when the server has failed by itself.
+    pub(crate) async fn failed(&mut self) -> CliError {
+        match (&mut self.server).await {
+            Ok(Err(error)) => CliError::Serve(error),
+            Ok(Ok(())) => CliError::Serve(io::Error::other("the server ended")),
+            Err(error) => CliError::Serve(io::Error::other(error)),
+        }
+    }
+
+    /// Refuses what is new, lets what is running finish within the configured bound, stops every engine.
+    pub(crate) async fn shut_down(self) {
+        let _ = self.stop.send(());
+        self.pool.shut_down(self.drain).await;
+        let mut server = self.server;
+        if timeout(CONNECTIONS, &mut server).await.is_err() {
+            server.abort();
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a command can fail with, and the exit code of each.
+
+use std::io;
+use std::path::PathBuf;
+
+use gglib_core::config::ConfigErrors;
+use gglib_runtime::completion::CompletionError;
+use gglib_runtime::engine::DiscoverError;
+use gglib_runtime::http::HttpError;
+use gglib_runtime::install::{DataDirUnknown, InstallError};
+use thiserror::Error;
+
+use crate::exit::Exit;
+
+/// A command's failure. The text is for a person and ends with what to do, where that is known.
+#[derive(Debug, Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    #[error("cannot read {}", path.display())]
+    ReadConfig { path: PathBuf, source: io::Error },
+    #[error("there is no configuration at {}; `gglib up` writes one, `gglib config init` an empty one", .0.display())]
+    NoConfig(PathBuf),
+    #[error("cannot write {}", path.display())]
+    WriteConfig { path: PathBuf, source: io::Error },
+    #[error("{} is not valid TOML", path.display())]
+    EditConfig { path: PathBuf, source: toml_edit::TomlError },
+    #[error("{} exists already; edit it, or remove it first", .0.display())]
+    ConfigExists(PathBuf),
+    #[error("{0}")]
+    Model(String),
+    #[error("{what} has to be downloaded ({size}); run `gglib up --yes` to agree, or {instead}")]
+    Consent { what: &'static str, size: String, instead: &'static str },
+    #[error("stopped: {0} was not downloaded")]
+    Declined(&'static str),
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    #[error(transparent)]
+    DataDir(#[from] DataDirUnknown),
+    #[error("the home directory is unknown; set HOME, or name the file with --config")]
+    NoHome,
+    #[error(
+        "another program already listens at {0}; stop it, or choose another port (`gglib up --port`, \
+         `gglib serve --listen`)"
+    )]
+    AddressTaken(std::net::SocketAddr),
+    #[error("cannot listen at {address}")]
+    Listen { address: std::net::SocketAddr, source: io::Error },
+    #[error("no endpoint answers at {0}; start it with `gglib serve` or `gglib up`")]
+    Unreachable(String),
+    #[error("{url} answered with {answer}; is it a gglib endpoint?")]
+    Strange { url: String, answer: String },
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error(transparent)]
+    Completion(#[from] CompletionError),
+    #[error("engines cannot be started")]
+    Launcher(#[source] io::Error),
+    #[error("the endpoint failed")]
+    Serve(#[source] io::Error),
+    #[error("standard input cannot be read")]
+    Stdin(#[source] io::Error),
+    #[error("gglib cannot start")]
+    Runtime(#[source] io::Error),
+}
+
+impl CliError {
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Config(_)
+            | Self::ReadConfig { .. }
+            | Self::NoConfig(_)
+            | Self::WriteConfig { .. }
+            | Self::EditConfig { .. }
+            | Self::ConfigExists(_)
+            | Self::Model(_)
+            | Self::NoHome => Exit::Config,
+            Self::Consent { .. } | Self::Declined(_) => Exit::Consent,
+            Self::Discover(_) | Self::Install(_) | Self::DataDir(_) => Exit::Install,
+            Self::AddressTaken(_) | Self::Listen { .. } => Exit::Listen,
+            Self::Unreachable(_) | Self::Strange { .. } => Exit::Unreachable,
+            Self::Completion(CompletionError::GaveUp { .. }) => Exit::GaveUp,
+            Self::Completion(_) => Exit::Rejected,
+            Self::Http(_) => Exit::Usage,
+            Self::Launcher(_) | Self::Serve(_) | Self::Stdin(_) | Self::Runtime(_) => Exit::Failure,
+        }
+    }
+}

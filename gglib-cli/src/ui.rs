@@ -1,0 +1,150 @@
+//! Everything that is said to a person. Data goes to standard output, everything else to standard error.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one module that speaks")]
+
+use std::error::Error;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use gglib_runtime::completion::{Notice, Observer};
+use gglib_runtime::install::{Event, Progress};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tracing_subscriber::EnvFilter;
+
+/// What `gglib` alone prints.
+pub(crate) fn overview() {
+    println!(
+        "gglib makes local models behave like a dependable API provider.\n\n  \
+         gglib up          set everything up and get a first answer\n  \
+         gglib serve       run the endpoint\n  \
+         gglib chat        talk to a model\n  \
+         gglib q \"…\"       ask one question\n  \
+         gglib status      see what is loaded\n  \
+         gglib --help      everything else"
+    );
+}
+
+/// Log lines on standard error: what goes wrong, and for a server what happens; `GGLIB_LOG` decides otherwise.
+pub(crate) fn start_log(server: bool) {
+    let default = if server { "info" } else { "error" };
+    let filter = EnvFilter::try_from_env("GGLIB_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let ansi = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).init();
+}
+
+pub(crate) fn line(text: &str) {
+    println!("{text}");
+}
+
+/// A part of an answer, at once.
+pub(crate) fn part(text: &str) {
+    let mut out = io::stdout().lock();
+    // A reader that has gone, such as `head`, wants no more.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+pub(crate) fn warning(text: &str) {
+    eprintln!("warning: {text}");
+}
+
+/// An error with everything that caused it.
+pub(crate) fn failure(error: &dyn Error) {
+    eprintln!("error: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        eprintln!("  because: {error}");
+        cause = error.source();
+    }
+}
+
+pub(crate) fn stopping() {
+    eprintln!("Stopping: requests in flight may finish. Once more to stop at once.");
+}
+
+pub(crate) fn stopped() {
+    eprintln!("Stopped; no engine is left.");
+}
+
+pub(crate) fn cut_short() {
+    eprintln!("Stopped at once; the engines are being killed.");
+}
+
+/// A question with yes as the default.
+pub(crate) fn ask(question: &str) -> bool {
+    eprint!("{question} [Y/n] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer).unwrap_or(0);
+    read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes")
+}
+
+/// One finished step of `gglib up`.
+pub(crate) fn step(number: u8, name: &str, text: &str) {
+    println!("[{number}/5] {name:<9} {text}");
+}
+
+pub(crate) fn prompt() {
+    eprint!("> ");
+    let _ = io::stderr().flush();
+}
+
+pub(crate) fn megabytes(bytes: u64) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
+}
+
+/// Tells of the waits of a request.
+pub(crate) struct RetryNotices;
+
+impl Observer for RetryNotices {
+    fn notice(&self, notice: &Notice<'_>) {
+        // Success speaks for itself, and a give-up is the command's error.
+        if let Notice::Waiting { attempt, max_attempts, delay, cause } = notice {
+            let delay = delay.as_secs_f64();
+            eprintln!("{cause}; trying again in {delay:.1} s ({} of {max_attempts})", attempt + 1);
+        }
+    }
+}
+
+/// The progress of an installation: a bar on a terminal, a line per step elsewhere.
+pub(crate) struct Download {
+    what: &'static str,
+    bar: ProgressBar,
+    last: std::sync::Mutex<Option<&'static str>>,
+}
+
+impl Download {
+    pub(crate) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { what, bar, last: std::sync::Mutex::new(None) }
+    }
+
+    fn phase(&self, phase: &'static str) {
+        let text = format!("{phase} {}", self.what);
+        self.bar.set_message(text.clone());
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *last != Some(phase) && self.bar.is_hidden() {
+            eprintln!("{text} …");
+        }
+        *last = Some(phase);
+    }
+}
+
+impl Progress for Download {
+    fn observe(&self, event: Event) {
+        match event {
+            Event::Waiting => self.phase("another process installs"),
+            Event::Fetching { done, total, .. } => {
+                self.phase("fetching");
+                self.bar.set_length(total);
+                self.bar.set_position(done.unwrap_or(0));
+            }
+            Event::Verifying { .. } => self.phase("verifying"),
+            Event::Unpacking => self.phase("unpacking"),
+            Event::Done => self.bar.finish_and_clear(),
+        }
+    }
+}

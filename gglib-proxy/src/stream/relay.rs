@@ -1,0 +1,104 @@
+//! The body of a streamed answer: a sign of life always, and an end that cannot be mistaken.
+
+use std::io;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+use gglib_core::sse::encode;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use super::{Exchange, Item};
+use crate::connection::Outlet;
+use crate::counters::Tally;
+use crate::own_chunk;
+
+pub(super) struct Relay {
+    exchange: Exchange,
+    outlet: Outlet,
+    end: End,
+    /// The data of the chunk that was last handed out, if any was, and when a chunk last was.
+    latest: Option<Bytes>,
+    latest_at: Instant,
+}
+
+/// How far the end of the body has come.
+enum End {
+    Open(Tally),
+    /// The error event is out; what is left is to cut the connection.
+    Cut,
+    Over,
+}
+
+impl Relay {
+    pub(super) fn new(exchange: Exchange, tally: Tally, outlet: Outlet) -> Self {
+        let latest_at = exchange.accepted;
+        Self { exchange, outlet, end: End::Open(tally), latest: None, latest_at }
+    }
+
+    pub(super) fn into_body(self) -> Body {
+        Body::from_stream(stream::unfold(self, |mut relay| async move {
+            let frame = relay.next().await?;
+            Some((frame, relay))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        match std::mem::replace(&mut self.end, End::Over) {
+            End::Open(tally) => Some(Ok(self.frame(tally).await)),
+            End::Cut => {
+                // The connection is torn down at once, and what it still held with it.
+                self.outlet.flushed().await;
+                Some(Err(io::Error::other("the stream failed; its error event has been sent")))
+            }
+            End::Over => None,
+        }
+    }
+
+    async fn frame(&mut self, tally: Tally) -> Bytes {
+        let item = match self.exchange.first.take() {
+            Some(first) => Ok(Some(Item::Chunk(first))),
+            None => timeout(self.exchange.app.settings.keep_alive, self.exchange.items.recv()).await,
+        };
+        let frame = match item {
+            Err(_) => self.sign_of_life(),
+            Ok(Some(Item::Chunk(data))) => self.chunk(data),
+            Ok(Some(Item::Recovered(recovery))) => {
+                Bytes::from(format!(": gglib-recovery {}\n\n", recovery.as_str()))
+            }
+            Ok(None) => return self.ending(tally).await,
+        };
+        self.end = End::Open(tally);
+        frame
+    }
+
+    fn chunk(&mut self, data: Bytes) -> Bytes {
+        let event = encode::data(&data);
+        self.latest = Some(data);
+        self.latest_at = Instant::now();
+        event
+    }
+
+    fn sign_of_life(&mut self) -> Bytes {
+        if self.latest_at.elapsed() < self.exchange.app.settings.empty_delta {
+            return Bytes::from_static(encode::KEEP_ALIVE);
+        }
+        self.chunk(own_chunk::with_delta(&json!({}), self.latest.as_deref(), &self.exchange.model))
+    }
+
+    /// The last event: `[DONE]` after a whole answer, else the error.
+    async fn ending(&mut self, tally: Tally) -> Bytes {
+        match self.exchange.task.outcome().await {
+            Ok(()) => {
+                tally.succeed();
+                Bytes::from_static(encode::DONE)
+            }
+            Err(error) => {
+                tally.fail(&error);
+                self.end = End::Cut;
+                error.to_sse()
+            }
+        }
+    }
+}

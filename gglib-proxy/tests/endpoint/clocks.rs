@@ -1,0 +1,314 @@
+//! Every bound of time, with the clock paused: what happens, when, and that nothing is left behind.
+
+use std::time::Duration;
+
+use gglib_core::admission::Refusal;
+use gglib_core::ports::{Liveness, Phase};
+use gglib_testkit::wire::{Piece, post};
+use http::StatusCode;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::pipes::Piped;
+use crate::ports::{Ports, Step, Turn, content, done, finish, opening, progress};
+use crate::served::shipped;
+
+const STREAM: &str = r#"{"messages":[],"stream":true}"#;
+const PLAIN: &str = r#"{"messages":[]}"#;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn script(start: Vec<Step>, rest: impl IntoIterator<Item = Step>) -> Vec<Step> {
+    start.into_iter().chain(rest).collect()
+}
+
+fn pinging(times: u64) -> impl Iterator<Item = Step> {
+    (0..times).flat_map(|_| [Step::Wait(secs(1)), Step::Send(":\n\n".to_owned())])
+}
+
+/// What an attempt's clock ends, with which code, and when.
+fn expiries() -> Vec<(&'static str, Vec<Step>, &'static str, u64)> {
+    let head = || vec![Step::Head(StatusCode::OK)];
+    let progressing = (1..=5).flat_map(|step| [Step::Wait(secs(200)), progress(step * 100)]);
+    let content_for_ever = (0..40).flat_map(|_| [Step::Wait(secs(50)), content("a")]);
+    vec![
+        ("no head", vec![Step::Hang], "timeout_response_headers", 32),
+        ("no body", script(head(), [Step::Hang]), "timeout_first_content", 300),
+        ("only the role", script(opening(), [Step::Hang]), "timeout_first_content", 300),
+        ("only pings", script(opening(), pinging(400).chain([Step::Hang])), "timeout_first_content", 300),
+        (
+            "progress that ceases",
+            script(head(), progressing.chain([progress(500), Step::Hang])),
+            "timeout_first_content",
+            1000 + 300,
+        ),
+        ("content that ceases", script(opening(), [content("a"), Step::Hang]), "timeout_idle", 60),
+        (
+            "content, then only pings",
+            script(opening(), [content("a")].into_iter().chain(pinging(400))),
+            "timeout_idle",
+            60,
+        ),
+        ("content without end", script(opening(), content_for_ever), "timeout_total", 1800),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_clock_of_an_attempt_has_its_code_in_a_stream() {
+    for (name, steps, code, after) in expiries() {
+        let endpoint = Piped::start(Ports::answering([steps]), shipped());
+        let started = Instant::now();
+        let answer = endpoint.chat(STREAM).await;
+        assert_eq!(answer.error()["code"], code, "{name}: {answer:?}");
+        assert_eq!(started.elapsed().as_secs(), after, "{name}");
+        assert_eq!((answer.head.status, answer.end), (200, Piece::Cut), "{name}");
+        assert!(!answer.body.contains("[DONE]"), "{name}: {}", answer.body);
+        assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.going_on()), (1, [0; 3]), "{name}");
+        let totals = endpoint.totals().await;
+        assert_eq!([&totals["failed"], &totals["abandoned"]], [1, 0], "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_clock_of_an_attempt_has_its_code_in_a_plain_answer() {
+    for (name, steps, code, after) in expiries() {
+        let endpoint = Piped::start(Ports::answering([steps]), shipped());
+        let started = Instant::now();
+        let answer = endpoint.chat(PLAIN).await;
+        assert_eq!(answer.error()["code"], code, "{name}: {answer:?}");
+        assert_eq!(started.elapsed().as_secs(), after, "{name}");
+        assert_eq!(answer.head.status, 504, "{name}");
+        assert_eq!(answer.head.header("x-should-retry"), Some("false"), "{name}");
+        assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.going_on()), (1, [0; 3]), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_advances_is_never_too_slow() {
+    let advancing = (1..=8).flat_map(|step| [Step::Wait(secs(200)), progress(step * 100)]);
+    let steps = script(opening(), advancing.chain([content("a"), finish(), done()]));
+    let endpoint = Piped::start(Ports::answering([steps]), shipped());
+    let answer = endpoint.chat(STREAM).await;
+    assert_eq!((answer.content().as_str(), answer.end), ("a", Piece::End));
+    assert!(!answer.body.contains("prompt_progress"), "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bound_spans_the_wait_and_all_attempts() {
+    let died = vec![Step::Wait(secs(25)), Step::Break(Phase::BeforeHeaders)];
+    let minutes = |minutes: u64| Turn::After(secs(60 * minutes));
+    let ports = Ports::answering([died]).with_turns([minutes(30), minutes(30)]).with_health([Liveness::Dead]);
+    let endpoint = Piped::start(ports, shipped());
+    let started = Instant::now();
+    let answer = endpoint.chat(PLAIN).await;
+    assert_eq!((answer.head.status, answer.error()["code"].as_str()), (504, Some("timeout_request")));
+    assert_eq!(answer.head.header("x-should-retry"), Some("false"));
+    assert_eq!(started.elapsed().as_secs(), 45 * 60);
+    assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_stream_gets_its_head_in_time_and_signs_of_life_from_then_on() {
+    let steps = script(opening(), [content("a"), finish(), done()]);
+    let ports = Ports::answering([steps]).with_turns([Turn::After(secs(590))]);
+    let endpoint = Piped::start(ports, shipped());
+    let accepted = Instant::now();
+    let mut client = endpoint.connect();
+    client.send(post("/v1/chat/completions", STREAM)).await;
+    let head = client.head().await.unwrap();
+    assert!(accepted.elapsed() <= secs(2), "{:?}", accepted.elapsed());
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    assert_eq!(head.header("cache-control"), Some("no-cache"));
+    assert_eq!(head.header("x-accel-buffering"), Some("no"));
+
+    let (mut latest, mut latest_chunk) = (accepted, accepted);
+    let mut seen = String::new();
+    while accepted.elapsed() < secs(590) {
+        let Piece::Data(event) = client.piece().await else { panic!("an end after {seen}") };
+        assert!(latest.elapsed() <= secs(15), "silent for {:?}", latest.elapsed());
+        latest = Instant::now();
+        if event != ": keep-alive\n\n" {
+            assert!(latest_chunk.elapsed() <= secs(60), "no chunk for {:?}", latest_chunk.elapsed());
+            latest_chunk = Instant::now();
+        }
+        seen += &event;
+    }
+    let empty = "data: {\"id\":\"chatcmpl-0\",\"object\":\"chat.completion.chunk\",\"created\":0,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":null}]}\n\n";
+    assert!(seen.contains(empty), "{seen}");
+    let others = seen.replace(": keep-alive\n\n", "").replace(empty, "");
+    assert!(others.starts_with("data: {\"id\":\"x\"") || others.is_empty(), "{others}");
+    let (rest, end) = client.rest().await;
+    assert!(rest.ends_with("data: [DONE]\n\n") && end == Piece::End, "{rest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_engine_is_covered_by_chunks_like_its_own() {
+    let mut settings = shipped();
+    settings.timeouts.idle = secs(120);
+    let steps = script(opening(), [content("a"), Step::Wait(secs(100)), content("b"), finish(), done()]);
+    let endpoint = Piped::start(Ports::answering([steps]), settings);
+    let answer = endpoint.chat(STREAM).await;
+    let data = answer.data();
+    assert_eq!(
+        data[2],
+        r#"{"id":"x","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}]}"#
+    );
+    assert_eq!((data.len(), answer.content().as_str()), (6, "ab"), "{}", answer.body);
+    assert!(answer.comments().iter().all(|comment| *comment == ": keep-alive"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_known_at_once_has_a_status_and_a_later_one_is_an_event() {
+    let refusals = [
+        (Refusal::QueueFull { limit: 256 }, 429, "queue_full", "rate_limit_error"),
+        (Refusal::Stalled { after: secs(180) }, 503, "wait_stalled", "server_error"),
+        (Refusal::WaitedTooLong { after: secs(600) }, 503, "wait_too_long", "server_error"),
+        (Refusal::Draining, 503, "draining", "server_error"),
+        (Refusal::LoadFailed { reason: "no".to_owned() }, 503, "model_load_failed", "server_error"),
+    ];
+    for (refusal, status, code, kind) in refusals {
+        let refused = |after| [Turn::Refused(after, refusal.clone())];
+        for body in [STREAM, PLAIN] {
+            let ports = Ports::default().with_turns(refused(Duration::from_millis(1400)));
+            let answer = Piped::start(ports, shipped()).chat(body).await;
+            assert_eq!((answer.head.status, &answer.end), (status, &Piece::End), "{answer:?}");
+            assert_eq!([&answer.error()["code"], &answer.error()["type"]], [code, kind]);
+            let after: u64 = answer.head.header("retry-after").unwrap().parse().unwrap();
+            assert!((1..=60).contains(&after), "{after}");
+            let spent = code == "model_load_failed";
+            assert_eq!(answer.head.header("x-should-retry"), spent.then_some("false"), "{code}");
+        }
+        let endpoint = Piped::start(Ports::default().with_turns(refused(secs(2))), shipped());
+        let answer = endpoint.chat(STREAM).await;
+        assert_eq!((answer.head.status, &answer.end), (200, &Piece::Cut), "{answer:?}");
+        let error = answer.error();
+        assert_eq!([&error["code"], &error["type"]], [code, kind]);
+        assert_eq!(error["metadata"]["retry_after_ms"], 15_000);
+        assert_eq!(answer.data().len(), 1, "{}", answer.body);
+        assert_eq!(endpoint.totals().await["failed"], 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_last_finish_reason_nothing_can_spoil_the_answer() {
+    let whole = || script(opening(), [content("a"), finish()]);
+    let rests = [
+        ("the end", vec![], 0),
+        ("[DONE] and then nothing", vec![done(), Step::Hang], 0),
+        ("nothing", vec![Step::Hang], 2),
+        ("pings", pinging(100).collect(), 2),
+        ("a cut", vec![Step::Wait(secs(1)), Step::Break(Phase::MidBody)], 1),
+    ];
+    for (name, rest, after) in rests {
+        for body in [STREAM, PLAIN] {
+            let endpoint = Piped::start(Ports::answering([script(whole(), rest.clone())]), shipped());
+            let started = Instant::now();
+            let answer = endpoint.chat(body).await;
+            assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{name}: {answer:?}");
+            assert_eq!(answer.body.matches("[DONE]").count(), usize::from(body == STREAM), "{name}");
+            assert_eq!(started.elapsed().as_secs(), after, "{name}");
+            assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.going_on()), (1, [0; 3]), "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_given_up_and_costs_little_meanwhile() {
+    let flood = script(opening(), [content("a"), Step::Flood("data: {\"choices\":[]}\n\n".repeat(50))]);
+    let endpoint = Piped::start(Ports::answering([flood]), shipped());
+    let mut client = endpoint.connect();
+    client.send(post("/v1/chat/completions", STREAM)).await;
+    client.head().await.unwrap();
+    sleep(secs(59)).await;
+    assert_eq!(endpoint.ports.stage.going_on(), [0, 1, 1]);
+    let taken = endpoint.ports.stage.taken();
+    assert!(taken < 1024 * 1024, "{taken} bytes wait for the client");
+    sleep(secs(2)).await;
+    assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
+    let totals = endpoint.totals().await;
+    assert_eq!([&totals["failed"], &totals["abandoned"]], [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_reaches_also_a_client_that_reads_late() {
+    let long = "x".repeat(3000);
+    let steps = script(opening(), [content(&long), content(&long), Step::Break(Phase::MidBody)]);
+    let endpoint = Piped::start(Ports::answering([steps]), shipped());
+    let mut client = endpoint.connect();
+    client.send(post("/v1/chat/completions", STREAM)).await;
+    sleep(secs(50)).await;
+    let answer = client.answer().await;
+    assert_eq!((answer.content().len(), &answer.end), (6000, &Piece::Cut));
+    assert_eq!(answer.error()["code"], "upstream_died");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_never_sends_a_whole_request_is_ended() {
+    let endpoint = Piped::start(Ports::default(), shipped());
+    for start in ["", "POST /v1/chat/completions HTTP/1.1\r\nhost: "] {
+        let mut client = endpoint.connect();
+        client.send(start).await;
+        let started = Instant::now();
+        assert!(client.head().await.is_none_or(|head| head.status == 408));
+        assert_eq!(started.elapsed(), secs(100));
+    }
+    let mut client = endpoint.connect();
+    let request = post("/v1/chat/completions", PLAIN);
+    client.send(&request[..request.len() - 1]).await;
+    let started = Instant::now();
+    let answer = client.answer().await;
+    assert_eq!((answer.head.status, answer.error()["type"].as_str()), (408, Some("invalid_request_error")));
+    assert_eq!(started.elapsed(), secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_is_noticed_at_once_wherever_the_request_is() {
+    let phases = [
+        ("the queue", Turn::After(secs(500)), vec![], [1, 0, 0]),
+        ("before the head", Turn::After(secs(0)), vec![Step::Hang], [0, 1, 1]),
+        ("the prompt", Turn::After(secs(0)), script(opening(), [Step::Hang]), [0, 1, 1]),
+        (
+            "the answer",
+            Turn::After(secs(0)),
+            script(opening(), (0..100).flat_map(|_| [content("a"), Step::Wait(secs(1))])),
+            [0, 1, 1],
+        ),
+    ];
+    for (name, turn, steps, going_on) in phases {
+        for body in [STREAM, PLAIN] {
+            let ports = Ports::answering([steps.clone(), steps.clone()]);
+            let endpoint = Piped::start(ports.with_turns([turn.clone(), turn.clone()]), shipped());
+            for patience in [Duration::from_millis(500), secs(20)] {
+                let mut client = endpoint.connect();
+                client.send(post("/v1/chat/completions", body)).await;
+                let _ = timeout(patience, client.answer()).await.map(|answer| panic!("{name}: {answer:?}"));
+                if patience < secs(1) {
+                    assert_eq!(endpoint.ports.stage.going_on(), going_on, "{name} {body}");
+                }
+                drop(client);
+                sleep(Duration::from_millis(900)).await;
+                assert_eq!(endpoint.ports.stage.going_on(), [0; 3], "{name} {body}");
+            }
+            let totals = endpoint.totals().await;
+            assert_eq!([&totals["requests"], &totals["failed"], &totals["abandoned"]], [2, 0, 2], "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_error_and_not_a_silence() {
+    let steps = || script(opening(), [content("a"), Step::Wait(secs(3)), Step::Panic]);
+    for (body, status) in [(PLAIN, 500), (STREAM, 200)] {
+        let endpoint = Piped::start(Ports::answering([steps()]), shipped());
+        let answer = endpoint.chat(body).await;
+        assert_eq!((answer.head.status, answer.error()["code"].as_str()), (status, Some("internal")));
+        assert_eq!(answer.end, if body == STREAM { Piece::Cut } else { Piece::End });
+        assert!(answer.head.header("x-request-id").is_some());
+        let totals = endpoint.totals().await;
+        assert_eq!([&totals["failed"], &totals["abandoned"]], [1, 0], "{body}");
+        assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
+    }
+    let queue = Piped::start(Ports::default().with_turns([Turn::Panic]), shipped());
+    assert_eq!(queue.chat(STREAM).await.head.status, 500);
+}

@@ -1,0 +1,252 @@
+//! What a client gets for every fault of an engine: the whole answer or an explicit error, and how often the
+//! engine was asked for it.
+
+use std::time::Duration;
+
+use gglib_proxy::Settings;
+use gglib_testkit::wire::{Answer, Piece};
+use gglib_testkit::{Engines, Fault, Launch, Reply, Script, Scripted};
+
+use crate::served::{Served, in_flight, shipped};
+
+const STREAM: &str = r#"{"model":"a","messages":[],"stream":true}"#;
+const PLAIN: &str = r#"{"model":"a","messages":[]}"#;
+
+const BRIEF: Duration = Duration::from_millis(400);
+
+/// The shipped settings with the clocks of an attempt shortened, the time for a hang to show.
+fn brief() -> Settings {
+    let mut settings = shipped();
+    settings.timeouts.connect = Duration::from_millis(100);
+    settings.timeouts.response_headers = Duration::from_millis(300);
+    settings.timeouts.first_content = BRIEF;
+    settings.timeouts.idle = BRIEF;
+    settings
+}
+
+fn reply(fault: Fault) -> Reply {
+    Reply { fault: Some(fault), ..Reply::numbered(5) }
+}
+
+/// The fault in the first answer of the first launch; everything after it is well.
+fn once(fault: Fault) -> Script {
+    let first = Launch {
+        replies: vec![reply(fault), Reply::numbered(5)],
+        ping_every: Some(Duration::from_millis(50)),
+        ..Launch::default()
+    };
+    let healthy = Launch { replies: vec![Reply::numbered(5)], ..Launch::default() };
+    Script { launches: vec![first, healthy] }
+}
+
+async fn serve(script: &Script) -> (Scripted, Served) {
+    let scripted = script.place();
+    let engines = Engines::fake().scripted("a", &scripted);
+    let served = Served::start(engines, brief()).await;
+    (scripted, served)
+}
+
+/// What came of a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Whole,
+    /// The whole answer, and what the recovery header says.
+    Recovered(&'static str),
+    /// An error with this status and code.
+    Status(u16, &'static str),
+    /// This many contents, an error event with this code, and the cut.
+    Event(usize, &'static str),
+}
+
+use Outcome::{Event, Recovered, Status, Whole};
+
+/// Checks that the answer is as `expected`, to the byte where the protocol counts.
+fn check(answer: &Answer, expected: &Outcome, what: &str) {
+    let text = Reply::numbered(5).content();
+    let stream = answer.head.header("content-type") == Some("text/event-stream");
+    let recovery = answer.head.header("x-gglib-recovery");
+    match *expected {
+        Whole | Recovered(_) => {
+            let (expected, recovered) =
+                if let Recovered(how) = expected { (how, true) } else { (&"", false) };
+            assert_eq!((answer.head.status, &answer.end), (200, &Piece::End), "{what}: {answer:?}");
+            assert_eq!(answer.content(), text, "{what}: {}", answer.body);
+            assert_eq!(recovery, recovered.then_some(*expected), "{what}");
+            if stream {
+                let data = answer.data();
+                assert_eq!(
+                    data.iter().filter(|data| **data == "[DONE]").count(),
+                    1,
+                    "{what}: {}",
+                    answer.body
+                );
+                assert!(answer.body.ends_with("data: [DONE]\n\n"), "{what}: {}", answer.body);
+                assert_eq!(
+                    answer.body.matches("\"role\":\"assistant\"").count(),
+                    1,
+                    "{what}: {}",
+                    answer.body
+                );
+                assert!(data[0].contains("\"role\":\"assistant\""), "{what}: {}", answer.body);
+            }
+        }
+        Status(status, code) => {
+            assert_eq!((answer.head.status, &answer.end), (status, &Piece::End), "{what}: {answer:?}");
+            assert_eq!(answer.head.header("content-type"), Some("application/json"), "{what}");
+            assert_eq!(answer.error()["code"], code, "{what}: {}", answer.body);
+            assert_eq!(recovery, None, "{what}");
+        }
+        Event(contents, code) => {
+            assert_eq!((answer.head.status, &answer.end), (200, &Piece::Cut), "{what}: {answer:?}");
+            assert_eq!(answer.content(), Reply::numbered(contents).content(), "{what}: {}", answer.body);
+            assert_eq!(answer.error()["code"], code, "{what}: {}", answer.body);
+            assert_eq!(answer.body.matches("\"error\":").count(), 1, "{what}: {}", answer.body);
+            assert!(
+                answer.body.ends_with("}\n\n") && !answer.body.contains("[DONE]"),
+                "{what}: {}",
+                answer.body
+            );
+            assert!(!answer.body.contains("finish_reason\":\"stop"), "{what}: {}", answer.body);
+        }
+    }
+    if stream {
+        // Neither the engine's comments nor its progress are for the client.
+        let foreign = answer.comments().iter().any(|comment| *comment != ": keep-alive");
+        assert!(!foreign && !answer.body.contains("prompt_progress"), "{what}: {}", answer.body);
+        assert!(!answer.body.contains("\"usage\""), "{what}: {}", answer.body);
+    }
+}
+
+/// What a fault comes to in a stream and in a plain answer, each with how often an engine was asked.
+struct Row {
+    fault: Fault,
+    stream: (Outcome, usize),
+    plain: (Outcome, usize),
+}
+
+fn table() -> Vec<Row> {
+    const DIED: &str = "upstream_died";
+    let row = |fault, stream, plain| Row { fault, stream, plain };
+    let whole = |fault| row(fault, (Whole, 1), (Whole, 1));
+    let error = |fault, status, code| row(fault, (Status(status, code), 1), (Status(status, code), 1));
+    let relaunched = || (Recovered("relaunch"), 2);
+    let resent = || (Recovered("resend"), 2);
+    let event = |contents, code| (Event(contents, code), 1);
+    vec![
+        whole(Fault::NoDone),
+        whole(Fault::NoRole),
+        // The engine has answered: that is never repeated.
+        error(Fault::Status(400), 400, "invalid_request"),
+        error(Fault::Status(500), 500, "upstream_error"),
+        error(Fault::Status(501), 501, "not_supported"),
+        // Dead: relaunched as long as the client has seen no content. A plain one sees none before the end.
+        row(Fault::DieBeforeHeaders, relaunched(), relaunched()),
+        row(Fault::DieAfter(0), relaunched(), relaunched()),
+        row(Fault::PingThenDie(0, Duration::from_millis(300)), relaunched(), relaunched()),
+        row(Fault::DieAfter(1), event(1, DIED), relaunched()),
+        row(Fault::DieAfter(3), event(3, DIED), relaunched()),
+        row(Fault::DieAfter(5), event(5, DIED), relaunched()),
+        // Alive: only the connection was broken, or the answer.
+        row(Fault::CutAfter(0), resent(), resent()),
+        row(Fault::EndAfter(0), resent(), resent()),
+        row(Fault::CutAfter(2), event(2, DIED), resent()),
+        row(Fault::EndAfter(2), event(2, "upstream_incomplete"), resent()),
+        row(Fault::TextAfter(2), event(2, "upstream_incomplete"), resent()),
+        row(Fault::GarbageAfter(2), event(2, "upstream_malformed"), (Status(502, "upstream_malformed"), 1)),
+        // Slow: an engine that lives is not asked twice.
+        error(Fault::HangBeforeHeaders, 504, "timeout_response_headers"),
+        error(Fault::HangAfter(0), 504, "timeout_first_content"),
+        error(Fault::PingAfter(0), 504, "timeout_first_content"),
+        row(Fault::HangAfter(3), event(3, "timeout_idle"), (Status(504, "timeout_idle"), 1)),
+        row(Fault::PingAfter(3), event(3, "timeout_idle"), (Status(504, "timeout_idle"), 1)),
+    ]
+}
+
+#[tokio::test]
+async fn a_fault_in_a_stream_ends_in_the_whole_answer_or_an_explicit_error() {
+    for Row { fault, stream: (expected, requests), .. } in table() {
+        one(fault, STREAM, &expected, requests).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fault_in_a_plain_answer_ends_in_the_whole_answer_or_an_explicit_error() {
+    for Row { fault, plain: (expected, requests), .. } in table() {
+        one(fault, PLAIN, &expected, requests).await;
+    }
+}
+
+async fn one(fault: Fault, body: &str, expected: &Outcome, requests: usize) {
+    let what = format!("{fault:?}");
+    let (scripted, served) = serve(&once(fault)).await;
+    let answer = served.chat(body).await;
+    check(&answer, expected, &what);
+    assert_eq!(scripted.log().requests(), requests, "{what}");
+    let launches = if *expected == Recovered("relaunch") { 2 } else { 1 };
+    assert_eq!(scripted.log().launches(), launches, "{what}");
+    let advice = answer.head.header("x-should-retry");
+    if let Status(502 | 504, code) = expected {
+        assert_eq!(advice, (*code != "upstream_malformed").then_some("false"), "{what}");
+    } else {
+        assert_eq!(advice, None, "{what}");
+    }
+
+    let failed = u64::from(matches!(expected, Status(..) | Event(..)));
+    let totals = &served.status().await["totals"];
+    let count = |name: &str| totals[name].as_u64().unwrap();
+    assert_eq!([count("requests"), count("failed"), count("abandoned")], [1, failed, 0], "{what}");
+    let recovered =
+        [Recovered("relaunch"), Recovered("resend")].map(|recovery| u64::from(*expected == recovery));
+    assert_eq!([count("relaunches"), count("resends")], recovered, "{what}");
+
+    // The lease is back, and the next request is served as if nothing had been.
+    served.until("the lease to be back", |status| in_flight(status) == 0).await;
+    check(&served.chat(body).await, &Whole, &what);
+}
+
+#[tokio::test]
+async fn an_engine_that_dies_every_time_is_relaunched_once_a_request() {
+    for fault in [Fault::DieBeforeHeaders, Fault::DieAfter(0)] {
+        for body in [STREAM, PLAIN] {
+            let script = Script::always(Launch { replies: vec![reply(fault)], ..Launch::default() });
+            let (scripted, served) = serve(&script).await;
+            let answer = served.chat(body).await;
+            // What is known within the grace has a status also in a stream; after it, an event.
+            if answer.head.status == 200 {
+                check(&answer, &Event(0, "upstream_died"), body);
+            } else {
+                check(&answer, &Status(502, "upstream_died"), body);
+                assert_eq!(answer.head.header("x-should-retry"), Some("false"));
+            }
+            assert_eq!((scripted.log().requests(), scripted.log().launches()), (2, 2), "{body}");
+            let totals = &served.status().await["totals"];
+            assert_eq!([&totals["failed"], &totals["relaunches"]], [1, 1]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hang_with_a_patient_client_does_not_keep_the_engine_from_another_model() {
+    let a = Script::always(Launch { replies: vec![reply(Fault::HangAfter(3))], ..Launch::default() }).place();
+    let b = Script::always(Launch { replies: vec![Reply::numbered(5)], ..Launch::default() }).place();
+    let engines = Engines::fake().scripted("a", &a).scripted("b", &b);
+    let served = Served::start(engines, brief()).await;
+    let other = r#"{"model":"b","messages":[],"stream":true}"#;
+    let (first, second) = tokio::join!(served.chat(STREAM), async {
+        a.until("A to answer", crate::served::BOUND, |log| log.requests() == 1).await;
+        served.chat(other).await
+    });
+    check(&first, &Event(3, "timeout_idle"), "a");
+    check(&second, &Whole, "b");
+    assert_eq!((a.log().cancelled(), a.log().launches(), b.log().launches()), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn with_relaunching_switched_off_a_dead_engine_is_an_error_at_once() {
+    let scripted = once(Fault::DieBeforeHeaders).place();
+    let engines = Engines::fake().scripted("a", &scripted);
+    let served = Served::start(engines, Settings { relaunch: false, ..brief() }).await;
+    check(&served.chat(PLAIN).await, &Status(502, "upstream_died"), "off");
+    assert_eq!((scripted.log().requests(), scripted.log().launches()), (1, 1));
+    check(&served.chat(PLAIN).await, &Whole, "the next one");
+}

@@ -1,0 +1,13 @@
+//! The endpoint from outside: byte by byte, with scripted engines behind it.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod clocks;
+mod disconnects;
+mod faults;
+mod limits;
+mod passthrough;
+mod pipes;
+mod ports;
+mod recovery;
+mod served;

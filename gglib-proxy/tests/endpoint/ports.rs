@@ -1,0 +1,249 @@
+//! Scripted ports: what the queue and the engines do, step by step, in the test's own time.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use gglib_core::admission::{Generation, Refusal, Snapshot};
+use gglib_core::model::ModelName;
+use gglib_core::ports::{BoxFuture, ByteStream, Lease, Liveness, Phase, Residency, Upstream, UpstreamError};
+use http::{Request, Response, StatusCode};
+use tokio::time::sleep;
+
+/// One thing that an engine does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Lets time pass.
+    Wait(Duration),
+    /// Sends the head.
+    Head(StatusCode),
+    /// Sends a part of the body.
+    Send(String),
+    /// Sends this part for ever, as fast as it is taken.
+    Flood(String),
+    /// Fails in this phase.
+    Break(Phase),
+    /// Nothing more, for ever.
+    Hang,
+    /// Panics.
+    Panic,
+}
+
+/// What the queue does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Turn {
+    /// Grants a lease after this long.
+    After(Duration),
+    /// Refuses after this long.
+    Refused(Duration, Refusal),
+    Panic,
+}
+
+/// The scripts, each list taken from the front. An empty list means a lease at once, an engine that hangs, and
+/// one that lives.
+#[derive(Default)]
+pub(crate) struct Ports {
+    turns: Mutex<VecDeque<Turn>>,
+    pub(crate) stage: Arc<Stage>,
+}
+
+/// The engines, and what is going on.
+#[derive(Default)]
+pub(crate) struct Stage {
+    answers: Mutex<VecDeque<Vec<Step>>>,
+    health: Mutex<VecDeque<Liveness>>,
+    /// Requests that wait in the queue.
+    waiting: AtomicUsize,
+    /// Leases that are out.
+    leases: AtomicUsize,
+    /// Requests that an engine works on.
+    working: AtomicUsize,
+    /// Requests that were sent to an engine.
+    sent: AtomicUsize,
+    /// Bytes of bodies that were taken.
+    taken: AtomicUsize,
+}
+
+impl Ports {
+    /// The nth request that is sent to an engine gets the nth of `answers`.
+    pub(crate) fn answering(answers: impl IntoIterator<Item = Vec<Step>>) -> Self {
+        let stage = Stage { answers: Mutex::new(answers.into_iter().collect()), ..Stage::default() };
+        Self { turns: Mutex::default(), stage: Arc::new(stage) }
+    }
+
+    /// The nth request gets the nth of `turns`.
+    pub(crate) fn with_turns(self, turns: impl IntoIterator<Item = Turn>) -> Self {
+        self.turns.lock().unwrap().extend(turns);
+        self
+    }
+
+    /// The nth suspicion comes to the nth of `health`.
+    pub(crate) fn with_health(self, health: impl IntoIterator<Item = Liveness>) -> Self {
+        self.stage.health.lock().unwrap().extend(health);
+        self
+    }
+}
+
+impl Stage {
+    /// How many are waiting, leased and worked on.
+    pub(crate) fn going_on(&self) -> [usize; 3] {
+        [&self.waiting, &self.leases, &self.working].map(|count| count.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
+    }
+}
+
+/// Counts as long as it lives.
+struct Counted(Arc<Stage>, fn(&Stage) -> &AtomicUsize);
+
+impl Counted {
+    fn new(stage: &Arc<Stage>, which: fn(&Stage) -> &AtomicUsize) -> Self {
+        which(stage).fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(stage), which)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.1)(&self.0).fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Residency for Ports {
+    fn lease(&self, _: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>> {
+        let turn = self.turns.lock().unwrap().pop_front().unwrap_or(Turn::After(Duration::ZERO));
+        Box::pin(async move {
+            let _waiting = Counted::new(&self.stage, |stage| &stage.waiting);
+            match turn {
+                Turn::After(wait) => sleep(wait).await,
+                Turn::Refused(wait, refusal) => {
+                    sleep(wait).await;
+                    return Err(refusal);
+                }
+                Turn::Panic => panic!("a fault in the queue"),
+            }
+            Ok(Box::new(Leased(Counted::new(&self.stage, |stage| &stage.leases))) as Box<dyn Lease>)
+        })
+    }
+
+    fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
+        Box::pin(async { Some(Snapshot::default()) })
+    }
+}
+
+struct Leased(Counted);
+
+impl Lease for Leased {
+    fn generation(&self) -> Generation {
+        Generation(1)
+    }
+
+    fn upstream(&self) -> &dyn Upstream {
+        self
+    }
+
+    fn confirm(&self) -> BoxFuture<'_, Liveness> {
+        let health = self.0.0.health.lock().unwrap().pop_front();
+        Box::pin(async move { health.unwrap_or(Liveness::Alive) })
+    }
+}
+
+impl Upstream for Leased {
+    fn send(&self, _: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+        let stage = &self.0.0;
+        stage.sent.fetch_add(1, Ordering::SeqCst);
+        let steps = stage.answers.lock().unwrap().pop_front().unwrap_or_else(|| vec![Step::Hang]);
+        let mut play = Play { steps: steps.into(), working: Counted::new(stage, |stage| &stage.working) };
+        Box::pin(async move {
+            match play.next().await {
+                Some(Step::Head(status)) => {
+                    let mut response = Response::new(play.into_body());
+                    *response.status_mut() = status;
+                    Ok(response)
+                }
+                Some(Step::Break(phase)) => Err(UpstreamError::new(phase, "scripted")),
+                other => panic!("{other:?} before the head"),
+            }
+        })
+    }
+}
+
+/// The rest of an answer.
+struct Play {
+    steps: VecDeque<Step>,
+    working: Counted,
+}
+
+impl Play {
+    /// The next step that others see.
+    async fn next(&mut self) -> Option<Step> {
+        loop {
+            match self.steps.pop_front()? {
+                Step::Wait(pause) => sleep(pause).await,
+                Step::Hang => std::future::pending().await,
+                Step::Panic => panic!("a fault in an answer"),
+                Step::Flood(part) => {
+                    self.steps.push_front(Step::Flood(part.clone()));
+                    return Some(Step::Send(part));
+                }
+                other => return Some(other),
+            }
+        }
+    }
+
+    fn into_body(self) -> ByteStream {
+        Box::pin(stream::unfold(self, |mut play| async move {
+            let item = match play.next().await? {
+                Step::Send(part) => {
+                    play.working.0.taken.fetch_add(part.len(), Ordering::SeqCst);
+                    Ok(Bytes::from(part))
+                }
+                Step::Break(phase) => Err(UpstreamError::new(phase, "scripted")),
+                other => panic!("{other:?} in the body"),
+            };
+            Some((item, play))
+        }))
+    }
+}
+
+/// The usual start of an answer: the head, and the chunk with the role.
+pub(crate) fn opening() -> Vec<Step> {
+    vec![Step::Head(StatusCode::OK), Step::Send(event(r#"{"role":"assistant","content":null}"#, "null"))]
+}
+
+/// One chunk with text.
+pub(crate) fn content(text: &str) -> Step {
+    Step::Send(event(&format!(r#"{{"content":"{text}"}}"#), "null"))
+}
+
+/// The chunk with which an answer finishes.
+pub(crate) fn finish() -> Step {
+    Step::Send(event("{}", r#""stop""#))
+}
+
+pub(crate) fn done() -> Step {
+    Step::Send("data: [DONE]\n\n".to_owned())
+}
+
+/// A progress of the prompt, in tokens.
+pub(crate) fn progress(processed: u32) -> Step {
+    Step::Send(format!(
+        "data: {{\"id\":\"x\",\"choices\":[],\"prompt_progress\":{{\"total\":1000,\"processed\":{processed}}}}}\n\n"
+    ))
+}
+
+/// The event of a chunk.
+pub(crate) fn event(delta: &str, finish_reason: &str) -> String {
+    format!(
+        "data: {{\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish_reason}}}]}}\n\n"
+    )
+}

@@ -1,0 +1,189 @@
+//! One-shot recoveries step by step: when they are taken, how they are told, and that they happen once.
+
+use std::time::Duration;
+
+use gglib_core::admission::Refusal;
+use gglib_core::ports::{Liveness, Phase};
+use gglib_testkit::wire::{Answer, Piece};
+use http::StatusCode;
+
+use crate::pipes::Piped;
+use crate::ports::{Ports, Step, Turn, content, done, finish, opening};
+use crate::served::shipped;
+
+const STREAM: &str = r#"{"messages":[],"stream":true}"#;
+const PLAIN: &str = r#"{"messages":[]}"#;
+
+fn whole() -> Vec<Step> {
+    opening().into_iter().chain([content("a"), finish(), done()]).collect()
+}
+
+fn broken(phase: Phase) -> Vec<Step> {
+    vec![Step::Break(phase)]
+}
+
+fn late(seconds: u64, phase: Phase) -> Vec<Step> {
+    vec![Step::Wait(Duration::from_secs(seconds)), Step::Break(phase)]
+}
+
+async fn run(ports: Ports, body: &str) -> (Answer, Piped) {
+    let endpoint = Piped::start(ports, shipped());
+    let answer = endpoint.chat(body).await;
+    (answer, endpoint)
+}
+
+async fn recoveries(endpoint: &Piped) -> [u64; 2] {
+    let totals = endpoint.totals().await;
+    [&totals["resends"], &totals["relaunches"]].map(|count| count.as_u64().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recovery_before_the_head_is_told_in_a_header_and_a_later_one_in_a_comment() {
+    for (health, how) in [(Liveness::Alive, "resend"), (Liveness::Dead, "relaunch")] {
+        for body in [STREAM, PLAIN] {
+            let ports = Ports::answering([broken(Phase::BeforeHeaders), whole()]).with_health([health]);
+            let (answer, endpoint) = run(ports, body).await;
+            assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{how}: {answer:?}");
+            assert_eq!(answer.head.header("x-gglib-recovery"), Some(how));
+            assert!(!answer.body.contains("gglib-recovery"), "{}", answer.body);
+            assert_eq!(endpoint.ports.stage.sent(), 2);
+        }
+        let ports = Ports::answering([late(5, Phase::BeforeHeaders), whole()]).with_health([health]);
+        let (answer, endpoint) = run(ports, STREAM).await;
+        assert_eq!(answer.head.header("x-gglib-recovery"), None);
+        assert!(answer.body.starts_with(&format!(": gglib-recovery {how}\n\ndata: ")), "{}", answer.body);
+        assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End));
+        let expected = if how == "resend" { [1, 0] } else { [0, 1] };
+        assert_eq!(recoveries(&endpoint).await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_recovery_happens_once_and_then_it_is_over() {
+    use Liveness::{Alive, Dead};
+    use Phase::{AfterHeaders, BeforeHeaders, Connect};
+    // The phases of successive failures, what each suspicion came to, and how it all ends: requests that reached
+    // an engine, recoveries of each kind, and the code, if it is an error.
+    let table = [
+        (vec![Connect], vec![Alive], 2, [1, 0], None),
+        (vec![Connect], vec![Dead], 2, [0, 1], None),
+        (vec![Connect, BeforeHeaders], vec![Alive, Dead], 3, [1, 1], None),
+        (vec![Connect, BeforeHeaders], vec![Alive, Alive], 2, [1, 0], Some("upstream_died")),
+        (vec![BeforeHeaders, Connect], vec![Dead, Alive], 2, [0, 1], Some("upstream_unreachable")),
+        (vec![BeforeHeaders, Connect], vec![Dead, Dead], 2, [0, 1], Some("upstream_unreachable")),
+        (vec![Connect, Connect, AfterHeaders], vec![Alive, Dead, Dead], 3, [1, 1], Some("upstream_died")),
+    ];
+    for (phases, health, sent, counted, code) in table {
+        for body in [STREAM, PLAIN] {
+            let name = format!("{phases:?} {health:?} {body}");
+            let scripts = phases.iter().map(|&phase| match phase {
+                AfterHeaders => vec![Step::Head(StatusCode::OK), Step::Break(phase)],
+                phase => broken(phase),
+            });
+            let ports = Ports::answering(scripts.chain([whole()])).with_health(health.clone());
+            let (answer, endpoint) = run(ports, body).await;
+            assert_eq!(endpoint.ports.stage.sent(), sent, "{name}");
+            assert_eq!(recoveries(&endpoint).await, counted, "{name}");
+            assert_eq!(endpoint.ports.stage.going_on(), [0; 3], "{name}");
+            match code {
+                None => assert_eq!(answer.content(), "a", "{name}"),
+                Some(code) => {
+                    assert_eq!(
+                        (answer.head.status, answer.error()["code"].as_str()),
+                        (502, Some(code)),
+                        "{name}"
+                    );
+                    assert_eq!(answer.head.header("x-should-retry"), Some("false"), "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_has_seen_is_never_sent_twice() {
+    let seen: [Vec<Step>; 3] = [
+        vec![content("a")],
+        vec![Step::Send(crate::ports::event(r#"{"reasoning_content":"hm"}"#, "null"))],
+        vec![Step::Send(crate::ports::event(r#"{"tool_calls":[{"index":0,"id":"1"}]}"#, "null"))],
+    ];
+    for (index, seen) in seen.into_iter().enumerate() {
+        for health in [Liveness::Alive, Liveness::Dead] {
+            let script = opening().into_iter().chain(seen.clone()).chain([Step::Break(Phase::MidBody)]);
+            let ports = Ports::answering([script.collect(), whole()]).with_health([health]);
+            let (answer, endpoint) = run(ports, STREAM).await;
+            assert_eq!((&answer.end, endpoint.ports.stage.sent()), (&Piece::Cut, 1), "{index} {answer:?}");
+            assert_eq!(answer.error()["code"], "upstream_died", "{index}");
+            assert_eq!(recoveries(&endpoint).await, [0, 0], "{index}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_has_not_seen_leaves_no_trace_of_the_first_attempt() {
+    let first = [
+        Step::Head(StatusCode::OK),
+        Step::Send(
+            crate::ports::event(r#"{"role":"assistant","content":null}"#, "null")
+                .replace("\"x\"", "\"first\""),
+        ),
+        Step::Send(":\n\n".to_owned()),
+        Step::Break(Phase::MidBody),
+    ];
+    for body in [STREAM, PLAIN] {
+        let ports = Ports::answering([first.to_vec(), whole()]).with_health([Liveness::Dead]);
+        let (answer, _) = run(ports, body).await;
+        assert_eq!(answer.content(), "a");
+        assert!(!answer.body.contains("first"), "{}", answer.body);
+    }
+    // A plain client has seen nothing even of a long answer.
+    let half = opening().into_iter().chain([content("half"), Step::Break(Phase::MidBody)]).collect();
+    let (answer, endpoint) =
+        run(Ports::answering([half, whole()]).with_health([Liveness::Dead]), PLAIN).await;
+    assert_eq!((answer.content().as_str(), endpoint.ports.stage.sent()), ("a", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_engine_that_lives_is_left_alone_and_one_that_is_dead_is_replaced() {
+    for (health, sent) in [(Liveness::Alive, 1), (Liveness::Dead, 2)] {
+        let ports = Ports::answering([vec![Step::Hang], whole()]).with_health([health]);
+        let (answer, endpoint) = run(ports, PLAIN).await;
+        assert_eq!(endpoint.ports.stage.sent(), sent);
+        assert_eq!(answer.head.status, if sent == 1 { 504 } else { 200 }, "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relaunch_that_is_refused_says_so() {
+    let refused = Refusal::LoadFailed { reason: "out of memory".to_owned() };
+    let ports = Ports::answering([broken(Phase::Connect)])
+        .with_turns([Turn::After(Duration::ZERO), Turn::Refused(Duration::ZERO, refused)])
+        .with_health([Liveness::Dead]);
+    let (answer, _) = run(ports, STREAM).await;
+    assert_eq!((answer.head.status, answer.error()["code"].as_str()), (503, Some("model_load_failed")));
+    assert_eq!(answer.head.header("x-should-retry"), Some("false"));
+    assert!(answer.head.header("retry-after").is_some());
+    assert!(answer.body.contains("out of memory"), "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engines_own_error_is_the_answer_wherever_it_stands() {
+    let error = r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#;
+    let whole = vec![Step::Head(StatusCode::SERVICE_UNAVAILABLE), Step::Send(error.to_owned())];
+    let torn = vec![Step::Head(StatusCode::BAD_REQUEST), Step::Break(Phase::AfterHeaders)];
+    let event = vec![Step::Head(StatusCode::OK), Step::Send(format!("data: {error}\n\n"))];
+    for (script, status, code) in
+        [(whole, 503, "model_loading"), (torn, 400, "invalid_request"), (event, 503, "model_loading")]
+    {
+        for body in [STREAM, PLAIN] {
+            let (answer, endpoint) = run(Ports::answering([script.clone()]), body).await;
+            assert_eq!(
+                (answer.head.status, answer.error()["code"].as_str()),
+                (status, Some(code)),
+                "{answer:?}"
+            );
+            assert_eq!(answer.head.header("retry-after"), (status == 503).then_some("15"));
+            assert_eq!(endpoint.ports.stage.sent(), 1);
+        }
+    }
+}
