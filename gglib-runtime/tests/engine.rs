@@ -14,7 +14,7 @@ use gglib_core::ports::{Lease, Liveness, Residency};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::GuardCommand;
 use gglib_testkit::engines::{
-    children_of, engine_pid, is_running, only_engine, parent_of, signal, snapshot, until_snapshot,
+    children_of, engine_pid, freeze, is_running, only_engine, parent_of, signal, snapshot, until_snapshot,
 };
 use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted, fake_engine, until};
 use rustix::process::Signal;
@@ -178,7 +178,7 @@ async fn an_engine_stopped_by_a_signal_while_loading_is_stalled_and_killed() {
     let pool = engines.start();
     let (reason, pid) = tokio::join!(reason(&pool, "a"), async {
         let pid = engine_pid(&*pool).await;
-        signal(pid, Signal::STOP);
+        freeze(pid).await;
         pid
     });
     assert!(reason.starts_with("llama-server made no progress for 0 s while loading"), "{reason}");
@@ -404,7 +404,7 @@ async fn a_guard_that_was_stopped_by_a_signal_still_obeys() {
     let pid = engine_pid(&*pool).await;
     let guard = parent_of(pid);
     // Nobody tells of the engine's end, since the guard cannot; a suspicion finds it out.
-    signal(guard, Signal::STOP);
+    freeze(guard).await;
     signal(pid, Signal::KILL);
     let suspected = Instant::now();
     assert_eq!(first.confirm().await, Liveness::Dead);
@@ -414,7 +414,7 @@ async fn a_guard_that_was_stopped_by_a_signal_still_obeys() {
     drop(lease(&pool, "a").await.unwrap());
     let pid = engine_pid(&*pool).await;
     let guard = parent_of(pid);
-    signal(guard, Signal::STOP);
+    freeze(guard).await;
     tokio::time::timeout(SOON, pool.shut_down(BOUND)).await.expect("the guard obeys");
     assert!(!is_running(pid) && !is_running(guard));
 }

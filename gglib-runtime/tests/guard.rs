@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gglib_testkit::engines::{is_running, parent_of, signal};
+use gglib_testkit::engines::{freeze, is_running, parent_of};
 use gglib_testkit::{Launch, Load, Running, Script, Scripted, bins, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -153,14 +153,14 @@ async fn an_engine_that_ends_leaves_no_grandchild_behind() {
 async fn a_stopped_engine_is_killed_like_any_other() {
     let mut guard = Guard::of_shell("sleep 1000");
     let pid = guard.pid().await;
-    signal(pid, Signal::STOP);
+    freeze(pid).await;
     guard.order("stop\nkill\n").await;
     assert_eq!(guard.report().await.as_deref(), Some("signal 9"));
 }
 
 #[tokio::test]
 async fn the_socket_goes_with_the_engine_and_its_directory_only_when_nobody_is_left_to_use_it() {
-    for parent_is_there in [true, false] {
+    for closed in ["neither pipe", "orders", "reports"] {
         let dir = tempfile::tempdir().unwrap();
         let sockets = dir.path().join("sockets");
         std::fs::create_dir(&sockets).unwrap();
@@ -173,14 +173,18 @@ async fn the_socket_goes_with_the_engine_and_its_directory_only_when_nobody_is_l
         let mut guard = Guard::of(&["--remove", socket.to_str().unwrap(), "--", "/bin/sh", "-c", &command]);
         guard.pid().await;
         until("the socket", BOUND, || socket.exists()).await;
-        if !parent_is_there {
-            // Its parent ends and then, before the guard hears of it, the engine: it must notice by itself.
-            drop(guard.reports);
+        // A parent that ends closes both, in any order, and its engine may end by itself in between.
+        match closed {
+            "orders" => drop(guard.orders),
+            "reports" => drop(guard.reports),
+            _ => {}
         }
-        std::fs::write(dir.path().join("go"), "").unwrap();
+        if closed != "orders" {
+            std::fs::write(dir.path().join("go"), "").unwrap();
+        }
         assert!(timeout(BOUND, guard.process.wait()).await.unwrap().unwrap().success());
         assert!(!socket.exists());
-        assert_eq!(sockets.exists(), parent_is_there);
+        assert_eq!(sockets.exists(), closed == "neither pipe", "{closed}");
     }
 }
 
@@ -236,6 +240,6 @@ async fn when_we_are_killed_nothing_of_us_is_left() {
     Owner::start(&script).kill_and_see_nothing_left().await;
 
     let owner = Owner::start(&script);
-    signal(owner.engine, Signal::STOP);
+    freeze(owner.engine).await;
     owner.kill_and_see_nothing_left().await;
 }

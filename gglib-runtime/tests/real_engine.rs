@@ -2,23 +2,61 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use gglib_core::admission::Refusal;
+use futures_util::future::join_all;
+use gglib_core::admission::{EngineState, Refusal};
 use gglib_core::config::Transport;
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Liveness, Residency};
-use gglib_testkit::engines::{is_running, only_engine, signal, snapshot};
+use gglib_runtime::admission::Pool;
+use gglib_testkit::engines::{engine_pid, freeze, is_running, only_engine, signal, snapshot, until_snapshot};
 use gglib_testkit::{Engines, real};
 use http::Request;
 use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(10);
 
+/// Several engines run at once here. Their threads wait for each other by spinning, so that more threads than the
+/// machine has to spare slow each other down out of all proportion.
+fn one_thread() -> Vec<String> {
+    vec!["--threads".to_owned(), "1".to_owned()]
+}
+
 fn smollm2() -> Engines {
-    Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new())
+    Engines::real().model("smollm2", &real::smollm2(), 1, one_thread())
+}
+
+/// Two models, of which one fits.
+fn both() -> Engines {
+    smollm2().model("gemma3", &real::gemma3(), 1, one_thread())
+}
+
+/// One request from the queue to the end of its answer, which must be whole.
+async fn ask(pool: &Pool, model: &'static str) {
+    let lease = pool.lease(ModelName::new(model)).await.unwrap();
+    let answer = say_hi(&*lease).await;
+    assert!(answer.contains("finish_reason\":\"length"), "{answer}");
+    assert!(answer.trim_end().ends_with("[DONE]"), "{answer}");
+}
+
+/// Why gemma3, whose load takes longer, could not be loaded after `hit` in the middle.
+async fn load_hit_by(pool: &Pool, hit: impl AsyncFnOnce(u32)) -> String {
+    let hit = async {
+        let pid = engine_pid(pool).await;
+        hit(pid).await;
+        assert_eq!(only_engine(pool).await.state, EngineState::Loading);
+        pid
+    };
+    let (refused, pid) = tokio::join!(pool.lease(ModelName::new("gemma3")), hit);
+    assert!(!is_running(pid));
+    match refused.err() {
+        Some(Refusal::LoadFailed { reason }) => reason,
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn say_hi(lease: &dyn Lease) -> String {
@@ -40,14 +78,7 @@ async fn say_hi(lease: &dyn Lease) -> String {
 #[tokio::test]
 async fn fifty_at_once_cost_one_launch_and_all_are_served() {
     let pool = smollm2().start();
-    let requests = (0..50).map(|_| async {
-        let lease = pool.lease(ModelName::new("smollm2")).await.unwrap();
-        say_hi(&*lease).await
-    });
-    for answer in futures_util::future::join_all(requests).await {
-        assert!(answer.contains("finish_reason\":\"length"), "{answer}");
-        assert!(answer.trim_end().ends_with("[DONE]"), "{answer}");
-    }
+    join_all((0..50).map(|_| ask(&pool, "smollm2"))).await;
     assert_eq!(snapshot(&*pool).await.totals.loads, 1);
     pool.shut_down(SOON).await;
 }
@@ -75,9 +106,72 @@ async fn a_stopped_process_is_found_dead_and_killed() {
     let pool = smollm2().start();
     let lease = pool.lease(ModelName::new("smollm2")).await.unwrap();
     let pid = only_engine(&*pool).await.pid.unwrap();
-    signal(pid, Signal::STOP);
+    freeze(pid).await;
     assert_eq!(lease.confirm().await, Liveness::Dead);
     assert!(!is_running(pid));
+}
+
+#[tokio::test]
+async fn killed_while_loading_it_is_told_and_the_next_load_succeeds() {
+    let pool = both().start();
+    let reason = load_hit_by(&pool, async |pid| signal(pid, Signal::KILL)).await;
+    let killed = "llama-server was killed by signal 9, likely out of memory while loading";
+    assert!(reason.starts_with(killed), "{reason}");
+    ask(&pool, "gemma3").await;
+}
+
+#[tokio::test]
+async fn stopped_by_a_signal_while_loading_it_has_stalled_and_is_killed() {
+    let mut engines = both();
+    engines.launch.load_stall = Duration::from_secs(2);
+    let pool = engines.start();
+    let reason = load_hit_by(&pool, freeze).await;
+    assert!(reason.starts_with("llama-server made no progress for 2 s while loading"), "{reason}");
+}
+
+#[tokio::test]
+async fn two_models_in_turn_from_four_clients_give_twenty_whole_answers() {
+    let pool = both().start();
+    let clients: Vec<_> = (0..4)
+        .map(|client| {
+            let pool = Arc::clone(&pool);
+            tokio::spawn(async move {
+                for request in 0..5 {
+                    ask(&pool, ["smollm2", "gemma3"][(client + request) % 2]).await;
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    let totals = snapshot(&*pool).await.totals;
+    assert_eq!((totals.failed_loads, totals.crashes), (0, 0));
+    // Two clients at a time want the same model, so a load serves two requests at least.
+    assert!(totals.loads <= 10, "{totals:?}");
+}
+
+#[tokio::test]
+async fn fifty_who_leave_at_any_moment_leave_nothing_behind() {
+    let pool = both().start();
+    let leavers = (0..50_u64).map(|leaver| {
+        let pool = &pool;
+        // Spread over three seconds in no order: in the queue, in a load, in an answer.
+        let patience = Duration::from_millis(leaver * 37 % 50 * 60);
+        async move {
+            let model = if leaver % 3 == 0 { "gemma3" } else { "smollm2" };
+            tokio::time::timeout(patience, ask(pool, model)).await.is_ok()
+        }
+    });
+    let stayed = join_all(leavers).await;
+    assert!(stayed.contains(&false));
+    until_snapshot(&*pool, "an empty queue and idle engines", SOON, |state| {
+        state.queue.is_empty() && state.engines.iter().all(|engine| engine.in_flight == 0)
+    })
+    .await;
+    ask(&pool, "smollm2").await;
+    ask(&pool, "gemma3").await;
+    assert_eq!(snapshot(&*pool).await.totals.failed_loads, 0);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Scripted, bins, fake_engine, real};
+use crate::{Scripted, bins, fake_engine, real, until};
 
 /// What a test's pool is made of. Engines run under the real guard.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ pub async fn snapshot(pool: &dyn Residency) -> Snapshot {
     pool.snapshot().await.expect("the owner of the queue answers")
 }
 
-/// Waits until the pool's state fulfils `condition` and returns it; see [`until`](crate::until).
+/// Waits until the pool's state fulfils `condition` and returns it; see [`until`].
 ///
 /// # Panics
 /// After `bound`, showing the state and naming `what` was waited for.
@@ -129,19 +129,17 @@ pub async fn only_engine(pool: &dyn Residency) -> EngineSnapshot {
 
 /// Whether a process of this number exists, zombies excepted.
 pub fn is_running(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != "Z")
+    stat(&pid.to_string()).is_some_and(|(state, _)| state != "Z")
 }
 
 /// The process that started the process `pid`: of an engine, its guard.
 pub fn parent_of(pid: u32) -> u32 {
-    stat(pid).expect("the process exists").1
+    stat(&pid.to_string()).expect("the process exists").1
 }
 
 /// The processes that `pid` has started.
 pub fn children_of(pid: u32) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").expect("processes can be listed");
-    let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    ids.filter(|id| stat(*id).is_some_and(|(_, parent)| parent == pid)).collect()
+    numbers_in("/proc").filter(|id| stat(&id.to_string()).is_some_and(|(_, parent)| parent == pid)).collect()
 }
 
 /// Sends a signal to the process `pid`.
@@ -150,9 +148,22 @@ pub fn signal(pid: u32, signal: Signal) {
     kill_process(pid, signal).expect("the process exists");
 }
 
-/// State and parent of a process.
-fn stat(pid: u32) -> Option<(String, u32)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+/// Stops the process `pid` by SIGSTOP and waits until its last thread has heard of it.
+pub async fn freeze(pid: u32) {
+    signal(pid, Signal::STOP);
+    let stopped = |thread| stat(&format!("{pid}/task/{thread}")).is_none_or(|(state, _)| state == "T");
+    let all_stopped = || numbers_in(&format!("/proc/{pid}/task")).all(stopped);
+    until("all threads to stop", Duration::from_secs(20), all_stopped).await;
+}
+
+fn numbers_in(directory: &str) -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir(directory).expect("the directory can be listed");
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// State and parent of a process or thread.
+fn stat(of: &str) -> Option<(String, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).ok()?;
     // They follow the name, which is in parentheses and may hold anything.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))

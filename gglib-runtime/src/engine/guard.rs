@@ -17,6 +17,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -44,8 +45,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The engine's pid, as long as it has not been reaped and may be signalled.
-type Target = Mutex<Option<Pid>>;
+/// What the two threads share.
+#[derive(Debug)]
+struct Target {
+    /// The engine's pid, as long as it has not been reaped and may be signalled.
+    pid: Mutex<Option<Pid>>,
+    /// Whether the orders have ended, which a parent that is there does not let happen.
+    orphaned: AtomicBool,
+}
 
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     // Where a process cannot be renamed like this it keeps its name.
@@ -64,7 +71,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut engine =
         Command::new(program).args(args).stdin(Stdio::null()).stdout(output).process_group(0).spawn()?;
     let pid = Pid::from_child(&engine);
-    let target = Arc::new(Target::new(Some(pid)));
+    let target = Arc::new(Target { pid: Mutex::new(Some(pid)), orphaned: AtomicBool::new(false) });
     let obeying = Arc::clone(&target);
     thread::spawn(move || obey(&obeying));
     // If the parent is gone already, the orders have ended as well.
@@ -73,17 +80,18 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     // The engine stays a zombie until its group is killed: as long as it is one, its number cannot be
     // given to somebody else's process.
     let waited = wait_without_reaping(pid);
-    *target.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *target.pid.lock().unwrap_or_else(PoisonError::into_inner) = None;
     signal_group(pid, Signal::KILL);
     let status = waited.and_then(|()| engine.wait());
     if let Some(path) = &remove {
         // Whether it is there or not, it must not be in the way of anything.
         let _ = std::fs::remove_file(path);
     }
-    let heard = report(&describe(status?));
-    if let (Err(_), Some(directory)) = (heard, remove.as_deref().and_then(Path::parent)) {
+    // Either pipe of a parent that has just ended may be the first to show it.
+    let unheard = report(&describe(status?)).is_err();
+    if unheard || target.orphaned.load(Ordering::Acquire) {
         // Nobody is left to do it. The last engine's guard finds it empty.
-        let _ = std::fs::remove_dir(directory);
+        let _ = remove.as_deref().and_then(Path::parent).map(std::fs::remove_dir);
     }
     Ok(())
 }
@@ -101,12 +109,13 @@ fn obey(target: &Target) {
             Err(_) => break,
         }
     }
+    target.orphaned.store(true, Ordering::Release);
     with_target(target, |pid| signal_group(pid, Signal::KILL));
 }
 
 fn with_target(target: &Target, act: impl FnOnce(Pid)) {
     // Held while signalling, so that the main thread cannot reap in between.
-    let pid = target.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = target.pid.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *pid {
         act(pid);
     }
