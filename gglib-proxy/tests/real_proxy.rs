@@ -45,7 +45,7 @@ fn endless(more: &Value) -> String {
 
 /// A prompt that takes a second or more to process. Each has words of its own, so that no cache helps.
 fn long(start: u32, more: &Value) -> String {
-    let numbers: Vec<String> = (start..start + 200).map(|number| number.to_string()).collect();
+    let numbers: Vec<String> = (start..start + 120).map(|number| number.to_string()).collect();
     ask(&numbers.join(" "), 8, more)
 }
 
