@@ -41,7 +41,10 @@ pub(crate) enum CliError {
     DataDir(#[from] DataDirUnknown),
     #[error("the home directory is unknown; set HOME, or name the file with --config")]
     NoHome,
-    #[error("another program already listens at {0}; stop it, or choose another port with --port")]
+    #[error(
+        "another program already listens at {0}; stop it, or choose another port (`gglib up --port`, \
+         `gglib serve --listen`)"
+    )]
     AddressTaken(std::net::SocketAddr),
     #[error("cannot listen at {address}")]
     Listen { address: std::net::SocketAddr, source: io::Error },

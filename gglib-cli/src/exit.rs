@@ -26,6 +26,8 @@ pub enum Exit {
     GaveUp = 8,
     /// The request was answered with an error.
     Rejected = 9,
+    /// Ctrl-C or SIGTERM came before the work was done.
+    Interrupted = 130,
 }
 
 impl Exit {
@@ -41,6 +43,7 @@ impl Exit {
         Self::Unreachable,
         Self::GaveUp,
         Self::Rejected,
+        Self::Interrupted,
     ];
 
     /// The number.
@@ -63,6 +66,7 @@ impl Exit {
                 "The request was given up after retries; the message says why and after how many."
             }
             Self::Rejected => "The request was answered with an error that a repetition would not change.",
+            Self::Interrupted => "Ctrl-C or SIGTERM came before the work was done.",
         }
     }
 }
@@ -80,6 +84,6 @@ mod tests {
     #[test]
     fn the_numbers_are_stable_and_listed_in_order() {
         let codes: Vec<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130]);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use gglib_testkit::engines::is_running;
@@ -49,6 +49,21 @@ impl Home {
         (running, address)
     }
 
+    /// Starts `gglib serve` with a model that answers the same every time; the endpoint's address.
+    fn serve(&self) -> (Running, String) {
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n[models.smollm2]\npath = \"{}\"\ncontext = 2048\n\
+             args = [\"--temp\", \"0\"]\n",
+            real::smollm2().display()
+        );
+        let path = self.0.path().join("served.toml");
+        std::fs::write(&path, config).expect("writable");
+        let serve = self.gglib(&["serve", "--config", path.to_str().expect("UTF-8")]);
+        let running = Running::start_collecting_all(serve);
+        let address = address(&running);
+        (running, address)
+    }
+
     fn config(&self) -> PathBuf {
         self.0.path().join(".config/gglib/gglib.toml")
     }
@@ -87,11 +102,6 @@ fn up_ends_with_a_real_answer_and_running_it_again_changes_nothing() {
     let answer = running.until_line(|line| line.starts_with("[5/5] answer"), UP);
     assert!(answer.contains("Paris"), "{answer}");
 
-    let url = format!("http://{address}/v1");
-    let question = home.run(&["q", "Say hi", "--url", &url]);
-    assert!(question.status.success(), "{}", text(&question.stderr));
-    assert!(!text(&question.stdout).trim().is_empty());
-
     let before = std::fs::read_to_string(home.config()).expect("up has written it");
     let port = address.rsplit_once(':').expect("host and port").1;
     let again = home.run(&["up", "--port", port]);
@@ -100,6 +110,23 @@ fn up_ends_with_a_real_answer_and_running_it_again_changes_nothing() {
     assert!(printed.contains("(unchanged)") && printed.contains("(was running already)"), "{printed}");
     assert!(printed.contains("Paris"), "{printed}");
     assert_eq!(std::fs::read_to_string(home.config()).expect("still there"), before);
+}
+
+#[test]
+fn q_answers_with_what_was_piped_in() {
+    let home = Home::new();
+    let (_running, address) = home.serve();
+    let mut question = home.gglib(&["q", "Repeat the word above.", "--url", &format!("http://{address}/v1")]);
+    let mut child = question
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("gglib starts");
+    child.stdin.take().expect("piped").write_all(b"Lighthouse").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).to_lowercase().contains("lighthouse"), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -128,12 +155,13 @@ fn kill_9_of_gglib_leaves_no_engine() {
 #[test]
 fn kill_9_of_the_idle_engine_is_not_noticed_by_the_next_client() {
     let home = Home::new();
-    let (_running, address) = home.up();
+    let (_running, address) = home.serve();
+    let ask = || home.run(&["q", "Say hi", "--no-retry", "--url", &format!("http://{address}/v1")]);
+    assert!(ask().status.success());
     let engine = engine_pid(&address);
     let killed = Command::new("kill").args(["-9", &engine.to_string()]).status().expect("kill exists");
     assert!(killed.success());
-    let url = format!("http://{address}/v1");
-    let output = home.run(&["q", "Say hi", "--no-retry", "--url", &url]);
+    let output = ask();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_ne!(engine_pid(&address), engine);
 }
@@ -146,7 +174,8 @@ fn a_taken_address_is_named_with_the_way_out() {
     let output = home.run(&["serve", "--listen", &address.to_string()]);
     assert_eq!(output.status.code(), Some(6));
     let expected = format!(
-        "error: another program already listens at {address}; stop it, or choose another port with --port\n"
+        "error: another program already listens at {address}; stop it, or choose another port \
+         (`gglib up --port`, `gglib serve --listen`)\n"
     );
     assert!(text(&output.stderr).ends_with(&expected), "{}", text(&output.stderr));
 }

@@ -19,12 +19,17 @@
 //!   by its age;
 //! - every launch has a [`Generation`], and nothing that belongs to an older one touches a newer one.
 
-pub use machine::{Admission, Command, Event, Urgency};
+pub use command::{Command, Urgency};
+pub use event::Event;
+pub use machine::Admission;
 pub use queue::Ticket;
 pub use refusal::Refusal;
 pub use settings::Settings;
 pub use snapshot::{EngineSnapshot, EngineState, QueueSnapshot, Snapshot, Totals};
 
+mod command;
+mod engine;
+mod event;
 mod machine;
 mod queue;
 mod refusal;

@@ -30,10 +30,9 @@
 //! | place | uses the policy | why |
 //! |---|---|---|
 //! | completion client of `gglib-runtime` | yes | many clients can collide on the start-up of one model |
-//! | slot save of `gglib-proxy` | no | one fixed-delay second try by a single writer, who has nobody to be spread from |
-//! | first-byte and keep-alive timers of a stream | no | they measure a queue position, not a failure |
-//! | polling: readiness, health, memory, reload | no | waiting for a state; nothing has failed |
-//! | relaunch of a dead engine, re-send on a fresh connection, tool-call repair, continuation, evict-and-load-again | no | one-shot recoveries: *changed* work, issued exactly once |
+//! | first-content and keep-alive timers of a stream | no | they measure a queue position, not a failure |
+//! | polling: readiness, health, the progress of a download | no | waiting for a state; nothing has failed |
+//! | relaunch of a dead engine, re-send on a second connection | no | one-shot recoveries: *changed* work, issued exactly once |
 //!
 //! # Why jitter, and which
 //!

@@ -1,7 +1,7 @@
 //! The completion client: one chat completion, asked for until it is answered or the policy gives up.
 //!
 //! This is the one place that sends the same request again. Between two attempts stands
-//! [`retry::decide_with`](gglib_core::retry::decide_with); what may be repeated is [`classify`]'s to say; and
+//! [`retry::decide_with`]; what may be repeated is [`classify`]'s to say; and
 //! from the first content that was handed on, nothing is repeated any more.
 
 use std::sync::Arc;
@@ -169,7 +169,7 @@ impl CompletionClient {
             sequence.waited += delay;
             previous_delay = delay;
             // A machine that was suspended in the meantime wakes up long after the deadline.
-            if self.policy.total_deadline != Duration::MAX && start.elapsed() >= self.policy.total_deadline {
+            if start.elapsed() >= self.policy.total_deadline {
                 return Err(self.give_up(GiveUpReason::DeadlineExceeded, &sequence, start, failure));
             }
         }

@@ -1,6 +1,6 @@
 //! Engines: `llama-server` processes that we launch, watch and stop.
 //!
-//! [`Launcher::launch`] is the only place that starts one. Each engine belongs to one task, which owns its
+//! A [`Launcher`] is the only thing that starts one. Each engine belongs to one task, which owns its
 //! process from the first line of the log to the last; the process itself hangs on a [`guard`], so that it
 //! cannot outlive us.
 

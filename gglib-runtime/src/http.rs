@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ::http::header::{AUTHORIZATION, HOST, InvalidHeaderValue};
+use ::http::header::{AUTHORIZATION, HOST};
 use ::http::{HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -63,9 +63,9 @@ pub enum HttpError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// The API key has a line break, or a character outside ASCII. The key itself is not repeated here.
-    #[error("the API key holds a character that no HTTP header may hold")]
-    ApiKey(#[source] InvalidHeaderValue),
+    /// The API key cannot be a bearer token. It is not repeated here.
+    #[error("the API key must consist of visible ASCII characters without spaces")]
+    ApiKey,
     /// The HTTP client could not be built: TLS found no certificates, say.
     #[error("no HTTP client could be set up")]
     Client(#[source] reqwest::Error),
@@ -77,7 +77,7 @@ impl HttpUpstream {
     /// Proxies of the environment (`HTTPS_PROXY` and its kin) are used, except for a loopback address.
     pub fn new(base_url: &str, api_key: Option<&str>) -> Result<Self, HttpError> {
         let base = BaseUrl::parse(base_url)?;
-        let key = api_key.map(bearer).transpose().map_err(HttpError::ApiKey)?;
+        let key = api_key.map(bearer).transpose()?;
         let client = client(&base).map_err(HttpError::Client)?;
         Ok(Self { client, base, key })
     }
@@ -126,8 +126,12 @@ impl Upstream for HttpUpstream {
     }
 }
 
-fn bearer(key: &str) -> Result<HeaderValue, InvalidHeaderValue> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.trim()))?;
+fn bearer(key: &str) -> Result<HeaderValue, HttpError> {
+    let key = key.trim();
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(HttpError::ApiKey);
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {key}")).expect("visible ASCII fits in a header");
     value.set_sensitive(true);
     Ok(value)
 }

@@ -1,5 +1,7 @@
 //! Engines and their pool with the real `llama-server`.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,10 +10,10 @@ use gglib_core::admission::Refusal;
 use gglib_core::config::Transport;
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Liveness, Residency};
-use gglib_testkit::engines::{is_running, only_engine, snapshot};
+use gglib_testkit::engines::{is_running, only_engine, signal, snapshot};
 use gglib_testkit::{Engines, real};
 use http::Request;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -35,10 +37,6 @@ async fn say_hi(lease: &dyn Lease) -> String {
     text
 }
 
-fn kill(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
-}
-
 #[tokio::test]
 async fn fifty_at_once_cost_one_launch_and_all_are_served() {
     let pool = smollm2().start();
@@ -60,7 +58,7 @@ async fn an_engine_is_told_dead_when_it_is_and_the_next_lease_has_a_new_one() {
     let lease = pool.lease(ModelName::new("smollm2")).await.unwrap();
     assert_eq!(lease.confirm().await, Liveness::Alive);
     let engine = only_engine(&*pool).await;
-    kill(engine.pid.unwrap(), Signal::KILL);
+    signal(engine.pid.unwrap(), Signal::KILL);
     assert_eq!(lease.confirm().await, Liveness::Dead);
     let second = pool.lease(ModelName::new("smollm2")).await.unwrap();
     assert!(second.generation() > lease.generation());
@@ -77,7 +75,7 @@ async fn a_stopped_process_is_found_dead_and_killed() {
     let pool = smollm2().start();
     let lease = pool.lease(ModelName::new("smollm2")).await.unwrap();
     let pid = only_engine(&*pool).await.pid.unwrap();
-    kill(pid, Signal::STOP);
+    signal(pid, Signal::STOP);
     assert_eq!(lease.confirm().await, Liveness::Dead);
     assert!(!is_running(pid));
 }

@@ -1,7 +1,6 @@
 //! A pool of engines, fake or real, as a test needs it.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,8 @@ use gglib_core::ports::Residency;
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::{Scripted, bins, fake_engine, real};
 
 /// What a test's pool is made of. Engines run under the real guard.
@@ -23,8 +24,6 @@ pub struct Engines {
     pub launch: LaunchSettings,
     /// Bounds of waiting; change them before [`start`](Self::start).
     pub admission: Settings,
-    /// Model files of fakes: they only have to look like some.
-    files: tempfile::TempDir,
 }
 
 impl Engines {
@@ -51,17 +50,13 @@ impl Engines {
         };
         let admission =
             Settings { stall: Duration::from_secs(60), max_wait: Duration::from_secs(120), queue: 256 };
-        let files = tempfile::tempdir().expect("a temporary directory can be made");
-        Self { models: BTreeMap::new(), launch, admission, files }
+        Self { models: BTreeMap::new(), launch, admission }
     }
 
     /// Adds a model whose engine follows `script`.
     #[must_use]
     pub fn scripted(self, name: &str, script: &Scripted) -> Self {
-        let path = self.files.path().join(format!("{name}.gguf"));
-        let mut file = std::fs::File::create(&path).expect("a temporary file can be made");
-        file.write_all(b"GGUF").expect("a temporary file can be written");
-        self.model(name, &path, 1, script.args())
+        self.model(name, &script.model(), 1, script.args())
     }
 
     /// Adds a model.
@@ -73,10 +68,10 @@ impl Engines {
         self
     }
 
-    /// Gives a model that is there another name.
+    /// Changes the model `name`, which has been added.
     #[must_use]
-    pub fn with_alias(mut self, name: &str, alias: &str) -> Self {
-        self.models.get_mut(name).expect("the model is there").aliases.push(alias.to_owned());
+    pub fn with(mut self, name: &str, change: impl FnOnce(&mut ModelSpec)) -> Self {
+        change(self.models.get_mut(name).expect("the model has been added"));
         self
     }
 
@@ -85,7 +80,7 @@ impl Engines {
         Catalog::new(self.models.clone())
     }
 
-    /// Starts the pool. Its engines end when the test's runtime does.
+    /// Starts the pool. Its engines end when it is dropped and its leases are back, or with the test's runtime.
     pub fn start(&self) -> Arc<Pool> {
         let launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
         Arc::new(Pool::start(launcher, self.catalog(), self.admission))
@@ -97,6 +92,34 @@ pub async fn snapshot(pool: &dyn Residency) -> Snapshot {
     pool.snapshot().await.expect("the owner of the queue answers")
 }
 
+/// Waits until the pool's state fulfils `condition` and returns it; see [`until`](crate::until).
+///
+/// # Panics
+/// After `bound`, showing the state and naming `what` was waited for.
+pub async fn until_snapshot(
+    pool: &dyn Residency,
+    what: &str,
+    bound: Duration,
+    condition: impl Fn(&Snapshot) -> bool,
+) -> Snapshot {
+    let mut last = snapshot(pool).await;
+    let waited = tokio::time::timeout(bound, async {
+        while !condition(&last) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            last = snapshot(pool).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "waited {bound:?} in vain for {what}: {last:#?}");
+    last
+}
+
+/// The process of the only engine that there is, once there is one; loading or ready.
+pub async fn engine_pid(pool: &dyn Residency) -> u32 {
+    let started = |state: &Snapshot| state.engines.iter().any(|engine| engine.pid.is_some());
+    until_snapshot(pool, "a process", Duration::from_secs(20), started).await;
+    only_engine(pool).await.pid.expect("it has been waited for")
+}
+
 /// The only engine that there is, once there is one with a process.
 pub async fn only_engine(pool: &dyn Residency) -> EngineSnapshot {
     let mut engines = snapshot(pool).await.engines;
@@ -106,7 +129,31 @@ pub async fn only_engine(pool: &dyn Residency) -> EngineSnapshot {
 
 /// Whether a process of this number exists, zombies excepted.
 pub fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which is in parentheses and may hold anything.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    stat(pid).is_some_and(|(state, _)| state != "Z")
+}
+
+/// The process that started the process `pid`: of an engine, its guard.
+pub fn parent_of(pid: u32) -> u32 {
+    stat(pid).expect("the process exists").1
+}
+
+/// The processes that `pid` has started.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("processes can be listed");
+    let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|id| stat(*id).is_some_and(|(_, parent)| parent == pid)).collect()
+}
+
+/// Sends a signal to the process `pid`.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("pids are positive numbers");
+    kill_process(pid, signal).expect("the process exists");
+}
+
+/// State and parent of a process.
+fn stat(pid: u32) -> Option<(String, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // They follow the name, which is in parentheses and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }

@@ -33,6 +33,7 @@ impl Script {
         let scripted = Scripted { directory };
         let json = serde_json::to_vec_pretty(self).expect("a script is JSON");
         fs::write(scripted.path(), json).expect("the script can be written");
+        fs::write(scripted.model(), "GGUF").expect("a model file can be written");
         scripted
     }
 }
@@ -54,6 +55,11 @@ impl Scripted {
     /// The environment variable that does the same.
     pub fn env(&self) -> (&'static str, OsString) {
         (SCRIPT_ENV_VAR, self.path().into_os_string())
+    }
+
+    /// The file of a model for this script's engine, which only has to look like one.
+    pub fn model(&self) -> PathBuf {
+        self.directory.path().join("model.gguf")
     }
 
     /// What happened so far in all launches.
@@ -81,6 +87,8 @@ impl Scripted {
 pub struct Launch {
     /// Lines for standard error, printed first thing: before a death, they are its last words.
     pub stderr: Vec<String>,
+    /// Time before it listens. Its address is known from [`Entry::Launched`] and free for others until then.
+    pub binds_after: Duration,
     /// How loading goes. Until it is over everything is answered with 503 "Loading model".
     pub load: Load,
     /// Prints a line of progress this often while it loads.
@@ -110,6 +118,7 @@ impl Default for Launch {
     fn default() -> Self {
         Self {
             stderr: Vec::new(),
+            binds_after: Duration::ZERO,
             load: Load::Takes(Duration::ZERO),
             load_line_every: None,
             death: None,

@@ -24,3 +24,8 @@ async fn the_fake_engine_keeps_the_contract() {
     let scripted = Script::always(launch).place();
     contract::check(Served::start(&fake_engine(), "model.gguf".as_ref(), &scripted.args())).await;
 }
+
+#[tokio::test]
+async fn the_fake_engine_wants_its_key() {
+    contract::check_key(Served::start_with(&fake_engine(), "model.gguf".as_ref(), &[], Some("k"))).await;
+}

@@ -18,6 +18,11 @@ async fn the_real_engine_keeps_the_contract() {
     contract::check(Served::start(&real::engine(), &real::smollm2(), &[])).await;
 }
 
+#[tokio::test]
+async fn the_real_engine_wants_its_key() {
+    contract::check_key(Served::start_with(&real::engine(), &real::smollm2(), &[], Some("k"))).await;
+}
+
 /// Installed from four wheels, whose parts are joined.
 #[test]
 fn both_real_models_are_gguf_files() {

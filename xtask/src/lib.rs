@@ -4,6 +4,7 @@
 //! [`Report`](finding::Report); only [`ci`] prints while it works.
 
 pub mod audit;
+pub mod bench;
 pub mod ci;
 pub mod finding;
 pub mod registry;

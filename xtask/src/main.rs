@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::bench::{self, Bench};
 use xtask::finding::Report;
 use xtask::workspace::Workspace;
 use xtask::{audit, ci, tables};
@@ -37,8 +38,28 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Measure something, in a release build.
+    Bench {
+        #[command(subcommand)]
+        what: What,
+    },
+    /// The upstream of `bench proxy`.
+    #[command(hide = true)]
+    BenchUpstream {
+        /// What `llama-server` would be given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Do everything that CI does, stopping at the first failure.
     Ci,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// What the endpoint adds to a request, against a direct connection to an instant upstream.
+    Proxy,
+    /// Nanoseconds per retry decision.
+    Decide,
 }
 
 #[derive(Subcommand)]
@@ -64,6 +85,9 @@ fn main() -> ExitCode {
 
 /// Runs one task and says whether everything is in order.
 fn run(task: &Task) -> Result<bool> {
+    if let Task::BenchUpstream { args } = task {
+        return bench::upstream::run(args).map(|()| true);
+    }
     let root = Workspace::read(&env::current_dir()?)?.root;
     match task {
         Task::Audit { rule: None } => Ok(show(&audit::all(&root)?)),
@@ -72,6 +96,9 @@ fn run(task: &Task) -> Result<bool> {
         Task::Audit { rule: Some(Rule::Tidy) } => Ok(show(&[audit::tidy::audit(&root)?])),
         Task::Tables { check: true } => Ok(show(&[tables::check(&root)?])),
         Task::Tables { check: false } => write_tables(&root),
+        Task::Bench { what: What::Proxy } => bench::run(&root, Bench::Proxy),
+        Task::Bench { what: What::Decide } => bench::run(&root, Bench::Decide),
+        Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Ci => ci::run(&root),
     }
 }

@@ -1,7 +1,11 @@
-//! The generated pages of the docs: written by `cargo xtask tables`, checked by `cargo xtask tables --check`.
+//! The docs, as far as code can write or check them.
 //!
-//! A page is a path and a function that renders its whole content; adding one means adding a module beside
-//! [`retry_sites`] and a line to [`PAGES`].
+//! `cargo xtask tables` writes the generated pages. `cargo xtask tables --check` writes nothing and fails when one
+//! of them is stale, when the book's summary and its pages disagree, when a dependency is not justified, and when
+//! a command, a configuration or a link in the docs is not understood.
+//!
+//! A page is a path and a function that renders its whole content; adding one means adding a module and a line
+//! to [`PAGES`].
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +15,16 @@ use anyhow::{Context, Result};
 use crate::finding::{Finding, Report};
 
 pub mod book;
+pub mod command_line;
+pub mod configuration;
+pub mod dependencies;
+pub mod errors;
+pub mod exit_codes;
+pub mod retry_policy;
 pub mod retry_sites;
+pub mod snippets;
+
+mod markdown;
 
 /// One generated page.
 #[derive(Debug)]
@@ -23,7 +36,14 @@ pub struct Page {
 }
 
 /// Every generated page.
-pub const PAGES: &[Page] = &[Page { path: "docs/src/reference/retry-sites.md", render: retry_sites::render }];
+pub const PAGES: &[Page] = &[
+    Page { path: "docs/src/reference/command-line.md", render: |_| Ok(command_line::render()) },
+    Page { path: "docs/src/reference/configuration.md", render: |_| Ok(configuration::render()) },
+    Page { path: "docs/src/reference/errors.md", render: |_| errors::render() },
+    Page { path: "docs/src/reference/exit-codes.md", render: |_| Ok(exit_codes::render()) },
+    Page { path: "docs/src/reference/retry-policy.md", render: |_| Ok(retry_policy::render()) },
+    Page { path: "docs/src/reference/retry-sites.md", render: retry_sites::render },
+];
 
 /// Writes the pages that are stale and answers with their paths.
 pub fn write(root: &Path) -> Result<Vec<&'static str>> {
@@ -42,7 +62,7 @@ pub fn write(root: &Path) -> Result<Vec<&'static str>> {
     Ok(written)
 }
 
-/// Checks that no page is stale, and that the book's summary and its pages agree.
+/// Checks that no page is stale, that the book is whole, and that what the docs say to type is understood.
 pub fn check(root: &Path) -> Result<Report> {
     let mut findings = Vec::new();
     for page in PAGES {
@@ -54,9 +74,16 @@ pub fn check(root: &Path) -> Result<Report> {
             ));
         }
     }
-    let (pages, wrong) = book::check(root)?;
-    findings.extend(wrong);
-    Ok(Report::new("tables", format!("{} generated pages, {pages} pages in the book", PAGES.len()), findings))
+    let (pages, in_book) = book::check(root)?;
+    let (dependencies, in_dependencies) = dependencies::check(root)?;
+    let (snippets, in_snippets) = snippets::check(root)?;
+    findings.extend(in_book.into_iter().chain(in_dependencies).chain(in_snippets));
+    let seen = format!(
+        "{} generated pages, {pages} pages in the book, {dependencies} dependencies, {snippets} commands, snippets \
+         and links",
+        PAGES.len()
+    );
+    Ok(Report::new("tables", seen, findings))
 }
 
 /// Compares by lines: a checkout may have changed the line ends.

@@ -70,7 +70,13 @@ impl Scratch {
         scratch.append("Cargo.toml", "\n[workspace.lints.rust]\nunsafe_code = \"forbid\"\n");
         scratch.write("gglib-runtime/src/client.rs", CLIENT);
         scratch.write("docs/retry-sites.toml", REGISTRY);
-        scratch.write("docs/src/SUMMARY.md", "- [Retry sites](reference/retry-sites.md)\n");
+        let written = ["docs/src/contributing/dependencies.md", "docs/src/concepts/retry.md"];
+        for page in written {
+            scratch.write(page, "# A page\n");
+        }
+        let pages = tables::PAGES.iter().map(|page| page.path).chain(written);
+        let summary = pages.map(|page| format!("- [Page]({})\n", page.trim_start_matches("docs/src/")));
+        scratch.write("docs/src/SUMMARY.md", &summary.collect::<String>());
         tables::write(scratch.root()).unwrap();
         scratch
     }
@@ -124,7 +130,7 @@ fn a_clean_copy_is_green_and_says_what_was_seen() {
             "audit manifests: 5 manifests",
             "audit purity: 1 files, 0 crates in the tree of gglib-core",
             "audit retry: 5 files, 1 sites, 1 rows",
-            "audit tidy: 15 files, 6 of them Rust",
+            "audit tidy: 22 files, 6 of them Rust",
         ]
     );
     assert!(tables::check(scratch.root()).unwrap().is_clean());

@@ -35,7 +35,7 @@ pub(super) async fn run(args: &Up, common: &Common) -> Result<Exit, CliError> {
             Ready::Started(endpoint) => serve_until_stopped(endpoint, &mut stop).await,
             Ready::Running => Ok(Exit::Success),
         },
-        () = stop.requested() => Ok(Exit::Success),
+        () = stop.requested() => Ok(Exit::Interrupted),
     }
 }
 

@@ -2,101 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use super::command::{Command, Urgency};
+use super::engine::{Engine, Stage};
+use super::event::Event;
 use super::queue::{Queue, Ticket, Waiter};
-use super::snapshot::{EngineSnapshot, EngineState, QueueSnapshot, Snapshot, Totals};
+use super::snapshot::{QueueSnapshot, Snapshot, Totals};
 use super::{Generation, LeaseId, Refusal, Settings};
 use crate::model::ModelName;
 use crate::moment::Moment;
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A request wants the model; its engine serves `parallel` requests at once (at least 1).
-    Arrive {
-        /// The request's place; tickets rise in the order of arrival.
-        ticket: Ticket,
-        /// What it wants.
-        model: ModelName,
-        /// What the model's engine is, or would be, started with.
-        parallel: u32,
-    },
-    /// A waiting request's client has gone. Unknown tickets are ignored.
-    Leave {
-        /// The request's place.
-        ticket: Ticket,
-    },
-    /// A lease was given back. Leases of other generations are ignored.
-    Release {
-        /// The lease.
-        lease: LeaseId,
-    },
-    /// A launch became ready.
-    Loaded {
-        /// The launch.
-        generation: Generation,
-    },
-    /// A launch failed; its process is gone.
-    LoadFailed {
-        /// The launch.
-        generation: Generation,
-        /// What happened, with the engine's last words.
-        reason: String,
-    },
-    /// The engine was found dead or unresponsive: it must go, leases or not.
-    Condemn {
-        /// The launch.
-        generation: Generation,
-    },
-    /// The engine's process is gone, asked to or by itself.
-    Ended {
-        /// The launch.
-        generation: Generation,
-    },
-    /// gglib shuts down: nobody is admitted any more.
-    Drain,
-    /// A deadline may have passed.
-    Tick,
-}
-
-/// What the driver has to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Launch an engine; answer with `Loaded` or `LoadFailed`.
-    Launch {
-        /// The launch's number.
-        generation: Generation,
-        /// What to load.
-        model: ModelName,
-    },
-    /// Stop the engine or cancel its load; answer with `Ended` (or `LoadFailed`, if that came first).
-    Stop {
-        /// The launch.
-        generation: Generation,
-        /// Whether the engine gets the time to end by itself.
-        urgency: Urgency,
-    },
-    /// The request has its engine.
-    Grant {
-        /// To be given back with `Release`.
-        lease: LeaseId,
-    },
-    /// The request's wait is over without one.
-    Refuse {
-        /// The request's place.
-        ticket: Ticket,
-        /// Why.
-        refusal: Refusal,
-    },
-}
-
-/// How an engine is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// It is ready and idle: ask it to end, kill it only after the grace.
-    Graceful,
-    /// It is dead, hung or still loading: kill it.
-    Immediate,
-}
 
 /// The queue and the one engine slot.
 #[derive(Clone, Debug)]
@@ -110,26 +23,6 @@ pub struct Admission {
     last_ticket: Ticket,
     launches: u64,
     totals: Totals,
-}
-
-/// What occupies the slot.
-#[derive(Clone, Debug)]
-struct Engine {
-    model: ModelName,
-    generation: Generation,
-    parallel: u32,
-    launched: Moment,
-    leases: BTreeSet<Ticket>,
-    stage: Stage,
-    /// The turn serves waiters up to this ticket while another model waits.
-    gate: Ticket,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Loading,
-    Resident,
-    Stopping,
 }
 
 impl Admission {
@@ -162,8 +55,8 @@ impl Admission {
             Event::Loaded { generation } => self.loaded(generation, now),
             Event::LoadFailed { generation, reason } => self.load_failed(generation, &reason, now, out),
             Event::Condemn { generation } => {
-                if let Some(engine) = self.engine(generation) {
-                    engine.stop(Urgency::Immediate, out);
+                if self.engine(generation).is_some() {
+                    self.stop(Urgency::Immediate, now, out);
                 }
             }
             Event::Ended { generation } => self.ended(generation, now, out),
@@ -290,7 +183,7 @@ impl Admission {
     fn advance(&mut self, now: Moment, out: &mut Vec<Command>) {
         match self.slot.as_ref().map(|engine| engine.stage) {
             None => self.launch_next(now, out),
-            Some(Stage::Loading) => self.reconsider_load(out),
+            Some(Stage::Loading) => self.reconsider_load(now, out),
             Some(Stage::Resident) => self.serve(now, out),
             Some(Stage::Stopping) => {}
         }
@@ -316,12 +209,24 @@ impl Admission {
     }
 
     /// A load that nobody waits for is given up when another model is waited for, or at shutdown.
-    fn reconsider_load(&mut self, out: &mut Vec<Command>) {
-        let Some(engine) = &mut self.slot else { return };
+    fn reconsider_load(&mut self, now: Moment, out: &mut Vec<Command>) {
+        let Some(engine) = &self.slot else { return };
         let wanted = self.queue.waiting_for(&engine.model) > 0;
         if !wanted && (self.draining || self.queue.has_rival(&engine.model)) {
-            engine.stop(Urgency::Immediate, out);
+            self.stop(Urgency::Immediate, now, out);
         }
+    }
+
+    /// Stops the engine, once. The end of a load lets the stall clocks run again, from here.
+    fn stop(&mut self, urgency: Urgency, now: Moment, out: &mut Vec<Command>) {
+        let Some(engine) = self.slot.as_mut().filter(|engine| engine.stage != Stage::Stopping) else {
+            return;
+        };
+        if engine.stage == Stage::Loading {
+            self.moved = now;
+        }
+        engine.stage = Stage::Stopping;
+        out.push(Command::Stop { generation: engine.generation, urgency });
     }
 
     /// Grants what the turn allows; stops the engine when its turn is over and its last lease is back.
@@ -340,12 +245,11 @@ impl Admission {
                 lease: LeaseId { generation: engine.generation, ticket: waiter.ticket },
             });
         }
-        let over = self.slot.as_ref().is_some_and(|engine| self.turn_is_over(engine));
-        if let Some(engine) = self.slot.as_mut().filter(|engine| engine.leases.is_empty() && over) {
-            engine.stop(Urgency::Graceful, out);
-            if !self.draining {
-                self.totals.swaps += 1;
-            }
+        let idle_and_over =
+            self.slot.as_ref().is_some_and(|engine| engine.leases.is_empty() && self.turn_is_over(engine));
+        if idle_and_over {
+            self.stop(Urgency::Graceful, now, out);
+            self.totals.swaps += u64::from(!self.draining);
         }
     }
 
@@ -358,38 +262,6 @@ impl Admission {
 
     fn engine(&mut self, generation: Generation) -> Option<&mut Engine> {
         self.slot.as_mut().filter(|engine| engine.generation == generation)
-    }
-}
-
-impl Engine {
-    fn has_room(&self) -> bool {
-        self.leases.len() < self.parallel as usize
-    }
-
-    fn stop(&mut self, urgency: Urgency, out: &mut Vec<Command>) {
-        if self.stage != Stage::Stopping {
-            self.stage = Stage::Stopping;
-            out.push(Command::Stop { generation: self.generation, urgency });
-        }
-    }
-
-    fn snapshot(&self, turn_is_over: bool, now: Moment) -> EngineSnapshot {
-        let state = match self.stage {
-            Stage::Loading => EngineState::Loading,
-            Stage::Resident if turn_is_over => EngineState::Draining,
-            Stage::Resident => EngineState::Resident,
-            Stage::Stopping => EngineState::Stopping,
-        };
-        EngineSnapshot {
-            model: self.model.clone(),
-            generation: self.generation,
-            state,
-            in_flight: self.leases.len(),
-            parallel: self.parallel,
-            uptime: now.saturating_since(self.launched),
-            pid: None,
-            address: None,
-        }
     }
 }
 

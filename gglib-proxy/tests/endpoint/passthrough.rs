@@ -176,7 +176,8 @@ fn body() -> impl Strategy<Value = (String, String, bool)> {
 #[tokio::test]
 async fn a_body_reaches_the_engine_byte_for_byte_but_for_the_named_members() {
     let scripted = Script::default().place();
-    let engines = Engines::fake().scripted("a", &scripted).with_alias("a", "alias");
+    let engines =
+        Engines::fake().scripted("a", &scripted).with("a", |spec| spec.aliases.push("alias".to_owned()));
     let served = Served::start(engines, shipped()).await;
     let mut random = TestRunner::deterministic();
     for case in 0..128 {

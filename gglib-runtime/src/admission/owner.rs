@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::lease::EngineLease;
-use crate::engine::{Engine, EngineEvent, Launcher};
+use crate::engine::{Address, Engine, EngineEvent, Launcher};
 
 /// What the owner is told.
 pub(super) enum Message {
@@ -28,7 +28,7 @@ pub(super) enum Message {
 }
 
 /// Where a waiting request hears of its end.
-type Reply = oneshot::Sender<Result<EngineLease, Refusal>>;
+pub(super) type Reply = oneshot::Sender<Result<EngineLease, Refusal>>;
 
 pub(super) struct Owner {
     machine: Admission,
@@ -45,6 +45,9 @@ pub(super) struct Owner {
 /// What is known of a launch.
 struct Held {
     stop: watch::Sender<Option<Urgency>>,
+    /// Its pid and address, once it is a process.
+    process: Option<(u32, Address)>,
+    /// Once it is ready.
     engine: Option<Arc<Engine>>,
 }
 
@@ -93,12 +96,12 @@ impl Owner {
     fn take(&mut self, message: Message) {
         match message {
             Message::Arrive { ticket, model, reply } => {
-                let Some(parallel) = self.catalog.resolve(model.as_str()).ok().map(|(_, spec)| spec.parallel)
-                else {
+                let Ok((model, spec)) = self.catalog.resolve(model.as_str()) else {
                     let reason = "it is not configured".to_owned();
                     let _ = reply.send(Err(Refusal::LoadFailed { reason }));
                     return;
                 };
+                let (model, parallel) = (model.clone(), spec.parallel);
                 self.waiting.insert(ticket, reply);
                 self.tell(Event::Arrive { ticket, model, parallel });
             }
@@ -119,6 +122,8 @@ impl Owner {
             Message::Abandon => {
                 for generation in self.engines.keys().copied().collect::<Vec<_>>() {
                     self.tell(Event::Condemn { generation });
+                    // Also one that is being stopped already, and given time.
+                    self.stop(generation, Urgency::Immediate);
                 }
             }
         }
@@ -126,6 +131,11 @@ impl Owner {
 
     fn take_engine_event(&mut self, event: EngineEvent) {
         match event {
+            EngineEvent::Started { generation, pid, address } => {
+                if let Some(held) = self.engines.get_mut(&generation) {
+                    held.process = Some((pid, address));
+                }
+            }
             EngineEvent::Loaded(engine) => {
                 let generation = engine.generation();
                 if let Some(held) = self.engines.get_mut(&generation) {
@@ -156,11 +166,7 @@ impl Owner {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Launch { generation, model } => self.launch(generation, model),
-            Command::Stop { generation, urgency } => {
-                if let Some(held) = self.engines.get(&generation) {
-                    held.stop.send_replace(Some(urgency));
-                }
-            }
+            Command::Stop { generation, urgency } => self.stop(generation, urgency),
             Command::Grant { lease } => self.grant(lease),
             Command::Refuse { ticket, refusal } => {
                 if let Some(reply) = self.waiting.remove(&ticket) {
@@ -172,7 +178,7 @@ impl Owner {
 
     fn launch(&mut self, generation: Generation, model: ModelName) {
         let (stop, stopped) = watch::channel(None);
-        self.engines.insert(generation, Held { stop, engine: None });
+        self.engines.insert(generation, Held { stop, process: None, engine: None });
         let inbox = self.inbox.clone();
         let tell = move |event| {
             let _ = inbox.send(Message::Engine(event));
@@ -181,6 +187,12 @@ impl Owner {
         let spec = spec.expect("only models of the catalog are admitted");
         let launcher = Arc::clone(&self.launcher);
         tokio::spawn(async move { launcher.launch(generation, model, spec, stopped, tell).await });
+    }
+
+    fn stop(&self, generation: Generation, urgency: Urgency) {
+        if let Some(held) = self.engines.get(&generation) {
+            held.stop.send_replace(Some(urgency));
+        }
     }
 
     fn grant(&mut self, id: LeaseId) {
@@ -199,9 +211,11 @@ impl Owner {
     fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.machine.snapshot(self.now());
         for engine in &mut snapshot.engines {
-            if let Some(ready) = self.engines.get(&engine.generation).and_then(|held| held.engine.as_ref()) {
-                engine.pid = Some(ready.pid());
-                engine.address = Some(ready.address().to_string());
+            if let Some((pid, address)) =
+                self.engines.get(&engine.generation).and_then(|held| held.process.as_ref())
+            {
+                engine.pid = Some(*pid);
+                engine.address = Some(address.to_string());
             }
         }
         snapshot

@@ -1,7 +1,6 @@
 //! The front door: asking the owner task for a lease.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gglib_core::admission::{Refusal, Settings, Snapshot, Ticket};
@@ -10,16 +9,20 @@ use gglib_core::ports::{BoxFuture, Lease, Residency};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::owner::{Message, Owner};
+use super::owner::{Message, Owner, Reply};
 use crate::engine::Launcher;
 
 /// An owner task that does not answer within this time counts as stuck.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The engines of this machine behind one queue.
+///
+/// When it is dropped every engine is stopped as soon as its leases are back; [`shut_down`](Self::shut_down)
+/// also waits for that, and bounds it.
 pub struct Pool {
     owner: mpsc::UnboundedSender<Message>,
-    tickets: AtomicU64,
+    /// The last ticket. Held while one is taken and sent, so that they arrive in their order.
+    tickets: Mutex<Ticket>,
 }
 
 impl Pool {
@@ -27,7 +30,7 @@ impl Pool {
     pub fn start(launcher: Launcher, catalog: Catalog, settings: Settings) -> Self {
         let (owner, inbox) = mpsc::unbounded_channel();
         tokio::spawn(Owner::new(Arc::new(launcher), catalog, settings, owner.clone()).run(inbox));
-        Self { owner, tickets: AtomicU64::new(0) }
+        Self { owner, tickets: Mutex::default() }
     }
 
     /// Admits nobody any more and resolves when every lease is back and every engine has been stopped;
@@ -41,16 +44,28 @@ impl Pool {
             self.owner.closed().await;
         }
     }
+
+    /// Joins the queue.
+    fn arrive(&self, model: ModelName, reply: Reply) -> Ticket {
+        let mut last = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        last.0 += 1;
+        // An owner that is gone has shut down, and so has the reply's other end.
+        let _ = self.owner.send(Message::Arrive { ticket: *last, model, reply });
+        *last
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = self.owner.send(Message::Drain);
+    }
 }
 
 impl Residency for Pool {
     fn lease(&self, model: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>> {
-        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::Relaxed) + 1);
         Box::pin(async move {
             let (reply, granted) = oneshot::channel();
-            // An owner that is gone has shut down, and so has the reply's other end.
-            let _ = self.owner.send(Message::Arrive { ticket, model, reply });
-            let place = Place { ticket, owner: &self.owner, held: true };
+            let place = Place { ticket: self.arrive(model, reply), owner: &self.owner, held: true };
             let answer = granted.await.unwrap_or(Err(Refusal::Draining));
             place.give_up_nothing();
             answer.map(|lease| Box::new(lease) as Box<dyn Lease>)

@@ -4,13 +4,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use gglib_core::api::chunk::Probe;
-use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::api::error::{ApiError, Code, ErrorCode};
 use gglib_core::ports::Upstream;
 use gglib_core::retry::hint;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Request, response};
 
-use super::classify::known;
 use super::reading::{Body, Clock};
 use super::{Deltas, Failure};
 
@@ -116,7 +115,10 @@ async fn refusal(head: &response::Parts, body: Body) -> Failure {
 /// Reads an error that came with a success status: in a stream, or as a body.
 pub(super) fn error_inside(json: &[u8]) -> ApiError {
     let mut error = ApiError::from_upstream(http::StatusCode::OK, json);
-    if let Some(code) = known(&error.code) {
+    // A string code of ours has lost its status on the way; other codes have theirs from the event.
+    if let Code::Upstream(text) = &error.code
+        && let Some(code) = ErrorCode::ALL.iter().find(|code| code.as_str() == &**text)
+    {
         error.status = code.status();
     }
     error.retry_after = hint_inside(&error);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gglib_core::api::error::{ApiError, Code, ErrorCode};
+use gglib_core::api::error::{ApiError, ErrorCode};
 use http::StatusCode;
 
 use super::Failure;
@@ -61,20 +61,14 @@ fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504 | 529)
 }
 
+/// By the text: what a proxy of ours has sent arrives as an upstream's string.
 fn is_spent(error: &ApiError) -> bool {
-    known(&error.code).is_some_and(|code| SPENT.contains(&code))
-}
-
-/// Our code of this text: what a proxy of ours has sent arrives as an upstream's string.
-pub(super) fn known(code: &Code) -> Option<ErrorCode> {
-    match code {
-        Code::Known(code) => Some(*code),
-        Code::Upstream(text) => ErrorCode::ALL.iter().copied().find(|code| code.as_str() == &**text),
-    }
+    SPENT.iter().any(|code| code.as_str() == error.code.as_str())
 }
 
 #[cfg(test)]
 mod tests {
+    use gglib_core::api::error::Code;
     use gglib_core::ports::{Phase, UpstreamError};
 
     use super::*;

@@ -1,16 +1,22 @@
 //! Where an engine listens.
 
 use std::fmt;
+use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gglib_core::admission::Generation;
 use gglib_core::config::Transport;
 use tempfile::TempDir;
 
-/// The longest path that the kernel takes for a socket, without its final zero byte.
-const SOCKET_PATH_MAX: usize = 107;
+/// The mode of a directory that only we can enter.
+const PRIVATE: u32 = 0o700;
+/// The longest path that the kernel takes for a socket, in bytes and without its final zero.
+const SOCKET_PATH_MAX: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
+/// The longest name of a socket: the largest generation.
+const SOCKET_NAME_MAX: usize = "/18446744073709551615.sock".len();
 
 /// One engine's own address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +52,10 @@ pub(super) enum Addresses {
 impl Addresses {
     pub(super) fn new(transport: Transport) -> io::Result<Self> {
         match transport {
-            Transport::Unix => private_dir().map(Self::Unix),
+            Transport::Unix => {
+                let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                private_dir(runtime_dir.into_iter().chain([std::env::temp_dir()])).map(Self::Unix)
+            }
             Transport::Tcp => Ok(Self::Tcp),
         }
     }
@@ -54,16 +63,8 @@ impl Addresses {
     pub(super) fn next(&self, generation: Generation) -> io::Result<Address> {
         match self {
             Self::Unix(dir) => {
-                let path = dir.path().join(format!("{}.sock", generation.0));
-                if path.as_os_str().len() > SOCKET_PATH_MAX {
-                    let message = format!(
-                        "{} is too long for a socket; set XDG_RUNTIME_DIR or TMPDIR to a shorter directory, or \
-                         use `engine.transport = \"tcp\"`",
-                        path.display()
-                    );
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-                }
-                Ok(Address::Unix(path))
+                restore(dir.path()).map_err(|error| named(dir.path(), &error))?;
+                Ok(Address::Unix(dir.path().join(format!("{}.sock", generation.0))))
             }
             Self::Tcp => {
                 let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
@@ -73,12 +74,41 @@ impl Addresses {
     }
 }
 
-/// A new directory that only we can enter, where the system keeps sockets or else temporary files.
-fn private_dir() -> io::Result<TempDir> {
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let base = if base.is_dir() { base } else { std::env::temp_dir() };
-    // tempfile makes directories with mode 0700.
-    tempfile::Builder::new().prefix("gglib-").tempdir_in(&base).map_err(|error| named(&base, &error))
+/// A new directory that only we can enter, in the first of `bases` that will do. (The runtime directory of a
+/// session stays in the environment of a user who has become another one, and is not theirs.)
+fn private_dir(bases: impl Iterator<Item = PathBuf>) -> io::Result<TempDir> {
+    let mut reasons = Vec::new();
+    for base in bases {
+        match private_dir_in(&base) {
+            Ok(dir) => return Ok(dir),
+            Err(error) => reasons.push(named(&base, &error).to_string()),
+        }
+    }
+    Err(io::Error::other(format!(
+        "no directory for the engines' sockets ({}); set TMPDIR to a short, writable directory, or use \
+         `engine.transport = \"tcp\"`",
+        reasons.join("; ")
+    )))
+}
+
+fn private_dir_in(base: &Path) -> io::Result<TempDir> {
+    let dir = tempfile::Builder::new()
+        .prefix("gglib-")
+        .permissions(Permissions::from_mode(PRIVATE))
+        .tempdir_in(base)?;
+    if dir.path().as_os_str().len() + SOCKET_NAME_MAX > SOCKET_PATH_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidFilename, "too long for a socket's path"));
+    }
+    Ok(dir)
+}
+
+/// Makes the directory again if it is gone: directories for temporary files are swept of what has long not
+/// been used.
+fn restore(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(PRIVATE).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
@@ -87,8 +117,6 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -101,6 +129,51 @@ mod tests {
         assert_ne!(path(1), path(2));
         let mode = path(1).parent().unwrap().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_base_that_will_not_do_is_passed_over_and_all_are_named_when_none_will() {
+        let root = tempfile::tempdir().unwrap();
+        let missing = root.path().join("missing");
+        let file = root.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let long = root.path().join("x".repeat(SOCKET_PATH_MAX - SOCKET_NAME_MAX));
+        std::fs::create_dir(&long).unwrap();
+        let unusable = [missing.clone(), file.clone(), long.clone()];
+
+        let dir = private_dir(unusable.iter().cloned().chain([root.path().to_owned()])).unwrap();
+        assert_eq!(dir.path().parent(), Some(root.path()));
+        assert_eq!(std::fs::read_dir(&long).unwrap().count(), 0);
+
+        let error = private_dir(unusable.into_iter()).unwrap_err().to_string();
+        for (base, reason) in [(&missing, "No such file"), (&file, "Not a directory"), (&long, "too long")] {
+            assert!(error.contains(&format!("{}: {reason}", base.display())), "{error}");
+        }
+        assert!(error.contains("set TMPDIR to a short, writable directory"), "{error}");
+    }
+
+    #[test]
+    fn the_last_generation_fits_into_the_longest_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let name = "/gglib-123456".len() + "/".len();
+        let base = SOCKET_PATH_MAX - SOCKET_NAME_MAX - name - root.path().as_os_str().len();
+        let base = root.path().join("x".repeat(base));
+        std::fs::create_dir(&base).unwrap();
+        let addresses = Addresses::Unix(private_dir_in(&base).unwrap());
+        let Address::Unix(path) = addresses.next(Generation(u64::MAX)).unwrap() else {
+            panic!("not a socket")
+        };
+        assert_eq!(path.as_os_str().len(), SOCKET_PATH_MAX);
+        std::os::unix::net::UnixListener::bind(path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_swept_away_is_made_again() {
+        let addresses = Addresses::new(Transport::Unix).unwrap();
+        let Addresses::Unix(dir) = &addresses else { panic!("not a directory") };
+        std::fs::remove_dir(dir.path()).unwrap();
+        addresses.next(Generation(1)).unwrap();
+        assert_eq!(dir.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The command line of one engine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use gglib_core::model::{ModelName, ModelSpec};
 
@@ -8,11 +8,12 @@ use super::address::Address;
 
 /// Arguments of `llama-server` for `spec` at `address`; the user's own come last and so win.
 pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -> Vec<OsString> {
-    let mut args: Vec<OsString> = vec!["--model".into(), spec.path.clone().into()];
-    let mut flag = |name: &str, value: &str| args.extend([name.into(), value.into()]);
-    flag("--alias", name.as_str());
+    let mut args: Vec<OsString> = Vec::new();
+    let mut flag = |name: &str, value: &dyn AsRef<OsStr>| args.extend([name.into(), value.as_ref().into()]);
+    flag("--model", &spec.path);
+    flag("--alias", &name.as_str());
     match address {
-        Address::Unix(path) => flag("--host", &path.to_string_lossy()),
+        Address::Unix(path) => flag("--host", path),
         Address::Tcp { address, .. } => {
             flag("--host", &address.ip().to_string());
             flag("--port", &address.port().to_string());
@@ -25,7 +26,7 @@ pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -
     }
     // While a request is in flight an engine notices SIGTERM and a vanished client only at its next ping,
     // by default every 30 s.
-    flag("--sse-ping-interval", "1");
+    flag("--sse-ping-interval", &"1");
     args.push("--no-webui".into());
     args.extend(spec.args.iter().map(OsString::from));
     args

@@ -7,14 +7,16 @@
 //! It speaks lines. In, on standard input: `stop` (SIGTERM to the engine) and `kill` (SIGKILL to its group);
 //! the end of the input means `kill`. Out, on standard output: `pid N`, then `exit N` or `signal N`, or
 //! `error TEXT` when the program could not be started. The engine's own output goes to standard error.
+//!
+//! The guard itself can be killed too. Whoever reads its reports then sees their end, and kills the group in
+//! its stead; only a guard that is killed in the same instant as its parent leaves an engine behind.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -24,30 +26,30 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 /// The hidden subcommand under which `gglib` runs [`main`].
 pub const SUBCOMMAND: &str = "__guard";
 
+/// The guard's name in the system's list of processes: `killall gglib` must not hit it together with its parent.
+const PROCESS_NAME: &str = "engine-guard";
+
 /// Runs the guard: `[--remove PATH] -- PROGRAM ARG…`.
 ///
 /// Returns when the engine has ended and nothing of its process group is left. PATH, a socket, is removed
-/// then; so is its directory if nobody else is left to do it.
+/// then; so is its directory if the parent is not there any more to do it.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(args.into_iter()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report(&format!("error {error}"));
+            // A parent that is gone needs no report.
+            let _ = report(&format!("error {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// What the two threads share.
-#[derive(Debug)]
-struct Target {
-    /// The engine's pid, as long as it has not been reaped and may be signalled.
-    pid: Mutex<Option<Pid>>,
-    /// Whether the parent is gone.
-    orphaned: AtomicBool,
-}
+/// The engine's pid, as long as it has not been reaped and may be signalled.
+type Target = Mutex<Option<Pid>>;
 
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
+    // Where a process cannot be renamed like this it keeps its name.
+    let _ = std::fs::write("/proc/self/comm", PROCESS_NAME);
     let mut remove = None;
     let program = loop {
         let arg = args.next().ok_or_else(|| io::Error::other("no program given"))?;
@@ -62,27 +64,27 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut engine =
         Command::new(program).args(args).stdin(Stdio::null()).stdout(output).process_group(0).spawn()?;
     let pid = Pid::from_child(&engine);
-    report(&format!("pid {}", pid.as_raw_nonzero()));
-
-    let target = Arc::new(Target { pid: Mutex::new(Some(pid)), orphaned: AtomicBool::new(false) });
+    let target = Arc::new(Target::new(Some(pid)));
     let obeying = Arc::clone(&target);
     thread::spawn(move || obey(&obeying));
+    // If the parent is gone already, the orders have ended as well.
+    let _ = report(&format!("pid {}", pid.as_raw_nonzero()));
 
     // The engine stays a zombie until its group is killed: as long as it is one, its number cannot be
     // given to somebody else's process.
-    wait_without_reaping(pid)?;
-    *target.pid.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let waited = wait_without_reaping(pid);
+    *target.lock().unwrap_or_else(PoisonError::into_inner) = None;
     signal_group(pid, Signal::KILL);
-    let status = engine.wait()?;
-    if let Some(path) = remove {
+    let status = waited.and_then(|()| engine.wait());
+    if let Some(path) = &remove {
         // Whether it is there or not, it must not be in the way of anything.
-        let _ = std::fs::remove_file(&path);
-        if target.orphaned.load(Ordering::Acquire) {
-            // The last engine's guard finds it empty.
-            let _ = path.parent().map(std::fs::remove_dir);
-        }
+        let _ = std::fs::remove_file(path);
     }
-    report(&describe(status));
+    let heard = report(&describe(status?));
+    if let (Err(_), Some(directory)) = (heard, remove.as_deref().and_then(Path::parent)) {
+        // Nobody is left to do it. The last engine's guard finds it empty.
+        let _ = std::fs::remove_dir(directory);
+    }
     Ok(())
 }
 
@@ -99,13 +101,12 @@ fn obey(target: &Target) {
             Err(_) => break,
         }
     }
-    target.orphaned.store(true, Ordering::Release);
     with_target(target, |pid| signal_group(pid, Signal::KILL));
 }
 
 fn with_target(target: &Target, act: impl FnOnce(Pid)) {
     // Held while signalling, so that the main thread cannot reap in between.
-    let pid = target.pid.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = target.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *pid {
         act(pid);
     }
@@ -133,8 +134,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Tells the parent. A parent that is gone needs no report.
-fn report(line: &str) {
+/// Tells the parent; an error means that it is gone.
+fn report(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    writeln!(out, "{line}").and_then(|()| out.flush())
 }

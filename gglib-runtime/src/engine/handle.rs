@@ -6,7 +6,6 @@ use gglib_core::admission::Generation;
 use gglib_core::ports::Upstream;
 use tokio::sync::watch;
 
-use super::address::Address;
 use super::readiness;
 
 /// Longest wait for the health probe of a suspected engine.
@@ -15,8 +14,6 @@ const PROBE: Duration = Duration::from_secs(5);
 /// One engine that has become ready. The process belongs to its task; this is how others reach it.
 pub struct Engine {
     pub(super) generation: Generation,
-    pub(super) pid: u32,
-    pub(super) address: Address,
     pub(super) upstream: Box<dyn Upstream>,
     pub(super) ended: watch::Receiver<bool>,
 }
@@ -25,16 +22,6 @@ impl Engine {
     /// Its launch.
     pub fn generation(&self) -> Generation {
         self.generation
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> &Address {
-        &self.address
     }
 
     /// Its HTTP side.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use gglib_core::admission::{Generation, Urgency};
 use gglib_core::config::{self, Transport};
 use gglib_core::model::{ModelName, ModelSpec};
+use gglib_core::ports::Upstream;
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use super::command::arguments;
 use super::handle::Engine;
 use super::log::LogRing;
 use super::process::{Exit, GuardCommand, Process};
-use super::readiness::{self, NotReady};
+use super::readiness::{Bounds, NotReady, wait_until_ready};
 use super::upstream;
 
 /// Log lines that an error quotes.
@@ -115,8 +116,10 @@ pub enum LaunchError {
     Cancelled,
 }
 
-/// What an engine's task tells the owner of the queue.
+/// What an engine's task tells the owner of the queue: `Started` at most once; then, or at once, `LoadFailed` or
+/// `Loaded`; after `Loaded` exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone.
 pub(crate) enum EngineEvent {
+    Started { generation: Generation, pid: u32, address: Address },
     Loaded(Arc<Engine>),
     LoadFailed(Generation, LaunchError),
     Ended(Generation),
@@ -139,8 +142,8 @@ impl Launcher {
         Ok(Self { settings, addresses })
     }
 
-    /// Launches an engine and stays with it to its end, telling `tell` of each step. `stop` may change once,
-    /// at any time.
+    /// Launches an engine and stays with it to its end, telling `tell` of each step. `stop` may be set at any
+    /// time, and once more to `Immediate`.
     pub(crate) async fn launch(
         &self,
         generation: Generation,
@@ -150,68 +153,70 @@ impl Launcher {
         tell: impl Fn(EngineEvent),
     ) {
         let (ended, has_ended) = watch::channel(false);
-        let (mut process, engine) = match self.load(generation, &name, &spec, has_ended, &mut stop).await {
+        let launch = Launch { launcher: self, generation, name: &name, spec: &spec, tell: &tell };
+        let (mut process, upstream) = match launch.load(&mut stop).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 tracing::warn!(%name, generation = generation.0, %error, "load failed");
                 return tell(EngineEvent::LoadFailed(generation, error));
             }
         };
-        tracing::info!(%name, generation = generation.0, pid = process.pid(), "engine ready");
-        tell(EngineEvent::Loaded(engine));
+        tracing::info!(%name, generation = generation.0, "engine ready");
+        tell(EngineEvent::Loaded(Arc::new(Engine { generation, upstream, ended: has_ended })));
 
-        let urgency = tokio::select! {
+        tokio::select! {
             exit = process.ended() => {
                 tracing::warn!(%name, generation = generation.0, "engine {exit}");
-                None
             }
-            urgency = requested(&mut stop) => Some(urgency),
-        };
-        match urgency {
-            None => {}
-            Some(Urgency::Graceful) => {
-                process.stop(self.settings.stop_grace).await;
-            }
-            Some(Urgency::Immediate) => {
-                process.kill().await;
-            }
+            urgency = requested(&mut stop) => self.end(&mut process, urgency, &mut stop).await,
         }
         ended.send_replace(true);
         tell(EngineEvent::Ended(generation));
     }
 
+    async fn end(
+        &self,
+        process: &mut Process,
+        urgency: Urgency,
+        stop: &mut watch::Receiver<Option<Urgency>>,
+    ) {
+        if urgency == Urgency::Graceful {
+            let immediate = stop.wait_for(|urgency| *urgency == Some(Urgency::Immediate));
+            tokio::select! {
+                _ = process.stop(self.settings.stop_grace) => return,
+                Ok(_) = immediate => {}
+            }
+        }
+        process.kill().await;
+    }
+}
+
+/// One launch on its way.
+struct Launch<'a, F> {
+    launcher: &'a Launcher,
+    generation: Generation,
+    name: &'a ModelName,
+    spec: &'a ModelSpec,
+    tell: &'a F,
+}
+
+impl<F: Fn(EngineEvent)> Launch<'_, F> {
     async fn load(
         &self,
-        generation: Generation,
-        name: &ModelName,
-        spec: &ModelSpec,
-        ended: watch::Receiver<bool>,
         stop: &mut watch::Receiver<Option<Urgency>>,
-    ) -> Result<(Process, Arc<Engine>), LaunchError> {
-        check_model_file(&spec.path).await?;
-        let address = self.addresses.next(generation).map_err(LaunchError::Start)?;
-        let mut process = self.spawn(name, spec, &address).await.map_err(LaunchError::Start)?;
-        let upstream = upstream::connect(&address, self.settings.connect_timeout);
-        let keyless = upstream::without_key(&address, self.settings.connect_timeout);
-        let log = process.log().clone();
-        let ready = readiness::wait_until_ready(
-            &*upstream,
-            keyless.as_deref(),
-            log.activity(),
-            self.settings.load_stall,
-            self.settings.load_limit,
-        );
+    ) -> Result<(Process, Box<dyn Upstream>), LaunchError> {
+        tokio::select! {
+            checked = check_model_file(&self.spec.path) => checked?,
+            _ = requested(stop) => return Err(LaunchError::Cancelled),
+        }
+        let address = self.launcher.addresses.next(self.generation).map_err(LaunchError::Start)?;
+        let mut process = self.spawn(&address).map_err(LaunchError::Start)?;
         let outcome = tokio::select! {
-            biased;
-            exit = process.ended() => Err(LaunchError::Ended { exit, log: log.tail(QUOTED) }),
+            outcome = self.come_up(&mut process, address) => outcome,
             _ = requested(stop) => Err(LaunchError::Cancelled),
-            ready = ready => ready.map_err(|reason| not_ready(reason, &address, &log)),
         };
         match outcome {
-            Ok(()) => {
-                let pid = process.pid();
-                Ok((process, Arc::new(Engine { generation, pid, address, upstream, ended })))
-            }
+            Ok(upstream) => Ok((process, upstream)),
             Err(error) => {
                 process.kill().await;
                 Err(error)
@@ -219,15 +224,39 @@ impl Launcher {
         }
     }
 
-    async fn spawn(&self, name: &ModelName, spec: &ModelSpec, address: &Address) -> io::Result<Process> {
-        let LaunchSettings { binary, guard, .. } = &self.settings;
-        let args = arguments(name, spec, address);
+    fn spawn(&self, address: &Address) -> io::Result<Process> {
+        let LaunchSettings { binary, guard, .. } = &self.launcher.settings;
+        let args = arguments(self.name, self.spec, address);
         match address {
-            Address::Unix(path) => Process::spawn(guard, binary, args, &[], Some(path.clone())).await,
-            Address::Tcp { key, .. } => {
-                Process::spawn(guard, binary, args, &[("LLAMA_API_KEY", key)], None).await
-            }
+            Address::Unix(path) => Process::spawn(guard, binary, args, &[], Some(path.clone())),
+            Address::Tcp { key, .. } => Process::spawn(guard, binary, args, &[("LLAMA_API_KEY", key)], None),
         }
+    }
+
+    /// Waits until the process is a ready engine, or will not become one.
+    async fn come_up(
+        &self,
+        process: &mut Process,
+        address: Address,
+    ) -> Result<Box<dyn Upstream>, LaunchError> {
+        let LaunchSettings { binary, load_stall: stall, load_limit: limit, connect_timeout, .. } =
+            &self.launcher.settings;
+        let pid = process.started().await.map_err(|error| {
+            LaunchError::Start(io::Error::other(format!("cannot start {}: {error}", binary.display())))
+        })?;
+        let upstream = upstream::connect(&address, *connect_timeout);
+        let keyless = upstream::without_key(&address, *connect_timeout);
+        (self.tell)(EngineEvent::Started { generation: self.generation, pid, address: address.clone() });
+        let log = process.log().clone();
+        let bounds = Bounds { stall: *stall, limit: *limit };
+        tokio::select! {
+            biased;
+            exit = process.ended() => Err(LaunchError::Ended { exit, log: log.tail(QUOTED) }),
+            ready = wait_until_ready(&*upstream, keyless.as_deref(), &log, bounds) => {
+                ready.map_err(|reason| not_ready(reason, &address, &log))
+            }
+        }?;
+        Ok(upstream)
     }
 }
 
@@ -241,6 +270,10 @@ async fn requested(stop: &mut watch::Receiver<Option<Urgency>>) -> Urgency {
 
 async fn check_model_file(path: &Path) -> Result<(), LaunchError> {
     let failed = |error| LaunchError::ModelFile { path: path.to_owned(), error };
+    // Opening a pipe that nobody writes to would wait for ever.
+    if !tokio::fs::metadata(path).await.map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("it is not a regular file")));
+    }
     let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
     let mut magic = [0; MAGIC.len()];
     match file.read_exact(&mut magic).await {

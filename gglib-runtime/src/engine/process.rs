@@ -3,23 +3,27 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::guard;
 use super::log::LogRing;
 
+/// How long the guard may take to start the engine. It is a program that has yet to be read from the disk.
+const START: Duration = Duration::from_secs(30);
 /// After a kill, how long to wait for the guard's word before its own end is forced.
 const GUARD_GRACE: Duration = Duration::from_secs(5);
 /// After the engine's end, how long to wait for the rest of its log. A grandchild may hold the pipe open.
 const LOG_GRACE: Duration = Duration::from_millis(200);
+/// Between two looks at what is left of a process group.
+const POLL: Duration = Duration::from_millis(10);
 
 /// How to start the guard: a program and the arguments before its own, such as `gglib __guard`.
 #[derive(Clone, Debug)]
@@ -52,7 +56,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A running engine process. Dropping it kills the engine: the guard's standard input closes.
+/// An engine's process. Dropping it kills the engine: the guard's standard input closes.
 #[derive(Debug)]
 pub(super) struct Process {
     guard: Child,
@@ -60,22 +64,31 @@ pub(super) struct Process {
     reports: Lines<BufReader<ChildStdout>>,
     log: LogRing,
     logging: JoinHandle<()>,
-    pid: u32,
+    socket: Option<PathBuf>,
+    /// Known once the guard has told it.
+    pid: Option<Pid>,
     exit: Option<Exit>,
 }
 
+/// What a guard says.
+enum Report {
+    Started(Pid),
+    NotStarted(String),
+    Ended(Exit),
+}
+
 impl Process {
-    /// Starts `program` under a guard; `socket` is removed when the engine has ended.
-    pub(super) async fn spawn(
+    /// Starts a guard that starts `program`; `socket` is removed when the engine has ended. Needs a runtime.
+    pub(super) fn spawn(
         guard: &GuardCommand,
-        program: &std::path::Path,
+        program: &Path,
         args: Vec<OsString>,
         envs: &[(&str, &str)],
         socket: Option<PathBuf>,
     ) -> io::Result<Self> {
         let mut command = Command::new(&guard.program);
         command.args(&guard.args);
-        if let Some(socket) = socket {
+        if let Some(socket) = &socket {
             command.arg("--remove").arg(socket);
         }
         command.arg("--").arg(program).args(args);
@@ -95,23 +108,31 @@ impl Process {
         let reports = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
         let log = LogRing::new();
         let logging = tokio::spawn(log.clone().fill_from(child.stderr.take().ok_or_else(missing)?));
-        let mut process = Self { guard: child, orders, reports, log, logging, pid: 0, exit: None };
-        process.pid = process.first_report(program).await?;
-        Ok(process)
+        Ok(Self { guard: child, orders, reports, log, logging, socket, pid: None, exit: None })
     }
 
-    async fn first_report(&mut self, program: &std::path::Path) -> io::Result<u32> {
-        let line = self.reports.next_line().await?.unwrap_or_default();
-        if let Some(pid) = line.strip_prefix("pid ").and_then(|pid| pid.parse().ok()) {
-            return Ok(pid);
-        }
-        let _ = self.guard.wait().await;
-        let reason = line.strip_prefix("error ").unwrap_or("the guard ended without a word");
-        Err(io::Error::other(format!("cannot start {}: {reason}", program.display())))
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.pid
+    /// Resolves with the engine's pid when its program has been started. Cancel-safe.
+    ///
+    /// # Errors
+    /// What the guard said instead; then there is no engine.
+    pub(super) async fn started(&mut self) -> io::Result<u32> {
+        let reason = match timeout(START, self.report()).await {
+            Ok(Report::Started(pid)) => {
+                self.pid = Some(pid);
+                return Ok(pid.as_raw_nonzero().get().unsigned_abs());
+            }
+            Ok(Report::NotStarted(reason)) => reason,
+            Ok(Report::Ended(exit)) => {
+                self.exit = Some(exit);
+                self.ended().await;
+                std::iter::once("its guard process ended without a word".to_owned())
+                    .chain(self.log.tail(usize::MAX))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
+            Err(_) => format!("its guard process said nothing for {} s", START.as_secs()),
+        };
+        Err(io::Error::other(reason))
     }
 
     pub(super) fn log(&self) -> &LogRing {
@@ -120,26 +141,30 @@ impl Process {
 
     /// Resolves when the engine has ended and nothing of its process group is left. Cancel-safe.
     pub(super) async fn ended(&mut self) -> Exit {
-        if let Some(exit) = self.exit {
-            return exit;
-        }
-        let exit = match self.reports.next_line().await {
-            Ok(Some(line)) => parse_exit(&line),
-            Ok(None) | Err(_) => Exit::Unknown,
+        let exit = loop {
+            match (self.exit, self.pid) {
+                (Some(exit), _) => break exit,
+                (None, _) => match self.report().await {
+                    Report::Started(pid) => self.pid = Some(pid),
+                    Report::NotStarted(_) => self.exit = Some(Exit::Unknown),
+                    Report::Ended(exit) => self.exit = Some(exit),
+                },
+            }
         };
         if exit == Exit::Unknown {
-            self.kill_group();
+            self.do_the_guards_work().await;
         }
-        self.exit = Some(exit);
         // Both end by themselves now; the bounds are for a guard or a pipe held up by something strange.
-        let _ = timeout(LOG_GRACE, &mut self.logging).await;
+        if !self.logging.is_finished() && timeout(LOG_GRACE, &mut self.logging).await.is_err() {
+            self.logging.abort();
+        }
         if timeout(GUARD_GRACE, self.guard.wait()).await.is_err() {
-            let _ = self.guard.kill().await;
+            let _ = self.guard.start_kill();
         }
         exit
     }
 
-    /// Asks the engine to end; kills it when it has not after `grace`.
+    /// Asks the engine to end; kills it when it has not after `grace`. Cancel-safe.
     pub(super) async fn stop(&mut self, grace: Duration) -> Exit {
         self.order("stop\n").await;
         match timeout(grace, self.ended()).await {
@@ -154,27 +179,53 @@ impl Process {
         if let Ok(exit) = timeout(GUARD_GRACE, self.ended()).await {
             return exit;
         }
-        // The guard itself is stopped or stuck.
-        self.kill_group();
-        let _ = self.guard.kill().await;
-        self.exit = Some(Exit::Unknown);
-        Exit::Unknown
+        // The guard is stuck, or the engine cannot be killed.
+        let _ = self.guard.start_kill();
+        self.exit.get_or_insert(Exit::Unknown);
+        self.ended().await
     }
 
     async fn order(&mut self, order: &str) {
         // A guard that no longer listens has ended, which `ended` reports.
         let _ = self.orders.write_all(order.as_bytes()).await;
+        // One that was stopped, by somebody's SIGSTOP, goes on.
+        if let Some(guard) = self.guard.id().and_then(as_pid) {
+            let _ = kill_process(guard, Signal::CONT);
+        }
     }
 
-    /// The last resort when the guard is gone: the engine was started as the leader of its own group.
-    fn kill_group(&self) {
-        if let Some(leader) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+    /// The guard's next word. Cancel-safe.
+    async fn report(&mut self) -> Report {
+        let line = self.reports.next_line().await.ok().flatten().unwrap_or_default();
+        let (kind, value) = line.split_once(' ').unwrap_or_default();
+        match (kind, value.parse()) {
+            ("pid", Ok(pid)) => Pid::from_raw(pid).map_or(Report::Ended(Exit::Unknown), Report::Started),
+            ("exit", Ok(code)) => Report::Ended(Exit::Code(code)),
+            ("signal", Ok(signal)) => Report::Ended(Exit::Signal(signal)),
+            ("error", _) => Report::NotStarted(value.to_owned()),
+            _ => Report::Ended(Exit::Unknown),
+        }
+    }
+
+    /// Kills the group and waits until nothing is left of it, for a guard that can do so no more. The engine
+    /// was started as the leader of its own group.
+    async fn do_the_guards_work(&self) {
+        if let Some(leader) = self.pid {
             guard::signal_group(leader, Signal::KILL);
+            let gone = async {
+                while test_kill_process_group(leader).is_ok() {
+                    sleep(POLL).await;
+                }
+            };
+            // Where nobody reaps orphans a dead group looks alive for ever.
+            let _ = timeout(GUARD_GRACE, gone).await;
+        }
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
         }
     }
 }
 
-fn parse_exit(line: &str) -> Exit {
-    let number = |prefix: &str| line.strip_prefix(prefix).and_then(|number| number.parse().ok());
-    number("exit ").map(Exit::Code).or_else(|| number("signal ").map(Exit::Signal)).unwrap_or(Exit::Unknown)
+fn as_pid(raw: u32) -> Option<Pid> {
+    i32::try_from(raw).ok().and_then(Pid::from_raw)
 }

@@ -22,6 +22,20 @@ pub(crate) async fn check(mut engine: Served) {
     sigterm_cuts_a_stream(&mut engine).await;
 }
 
+/// Checks what an engine that was started with the key `k` says to others.
+pub(crate) async fn check_key(engine: Served) {
+    engine.ready().await;
+    let props_with =
+        async |key| engine.client.get("http://engine/props").bearer_auth(key).send().await.unwrap();
+    assert_eq!(props_with("k").await.status(), 200);
+    for answer in [engine.get("/props").await, props_with("z").await] {
+        assert_eq!(answer.status(), 401);
+        let body = r#"{"error":{"message":"Invalid API Key","type":"authentication_error","code":401}}"#;
+        assert_eq!(answer.text().await.unwrap(), body);
+    }
+    assert_eq!(engine.get("/v1/models").await.status(), 200);
+}
+
 async fn loading_is_503(engine: &Served) {
     for answer in engine.ready().await {
         assert_eq!(answer.status(), 503);

@@ -17,16 +17,23 @@ pub(crate) const BOUND: Duration = Duration::from_mins(1);
 pub(crate) struct Served {
     pub(crate) process: Running,
     pub(crate) socket: PathBuf,
-    client: Client,
+    pub(crate) client: Client,
     _directory: tempfile::TempDir,
 }
 
 impl Served {
     /// Starts `program` with the arguments that gglib gives to engines, and `more`.
     pub(crate) fn start(program: &Path, model: &Path, more: &[String]) -> Self {
+        Self::start_with(program, model, more, None)
+    }
+
+    /// The same, with an API key.
+    pub(crate) fn start_with(program: &Path, model: &Path, more: &[String], key: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("engine.sock");
-        let process = Running::start(Self::command(program, model, &socket, more));
+        let mut command = Self::command(program, model, &socket, more);
+        command.env_remove("LLAMA_API_KEY").envs(key.map(|key| ("LLAMA_API_KEY", key)));
+        let process = Running::start(command);
         let client = Client::builder().unix_socket(socket.as_path()).no_proxy().pool_max_idle_per_host(0);
         Self { process, socket, client: client.build().unwrap(), _directory: directory }
     }

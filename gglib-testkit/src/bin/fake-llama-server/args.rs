@@ -15,6 +15,8 @@ pub(crate) struct Args {
     /// Tokens.
     pub(crate) context: usize,
     pub(crate) ping_every: Duration,
+    /// The API key, which the real engine also takes from the environment.
+    pub(crate) key: Option<String>,
     pub(crate) script: Option<PathBuf>,
     /// All of them, for the log.
     pub(crate) all: Vec<String>,
@@ -36,6 +38,7 @@ impl Args {
             parallel: count(&["-np", "--parallel"]).unwrap_or(4),
             context: count(&["-c", "--ctx-size"]).filter(|context| *context > 0).unwrap_or(4096),
             ping_every: Duration::from_secs(number(&["--sse-ping-interval"]).unwrap_or(30)),
+            key: env::var("LLAMA_API_KEY").ok().filter(|key| !key.is_empty()),
             script: value(&[SCRIPT_FLAG])
                 .map(PathBuf::from)
                 .or_else(|| env::var_os(SCRIPT_ENV_VAR).map(PathBuf::from)),

@@ -7,6 +7,8 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// The client asks for the connection to be closed.
     pub(crate) closes: bool,
+    /// The bearer token.
+    pub(crate) key: Option<String>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -33,6 +35,8 @@ impl Request {
             method: method.to_owned(),
             path: target.split('?').next().unwrap_or_default().to_owned(),
             closes: header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")),
+            key: header("authorization")
+                .and_then(|value| value.strip_prefix("Bearer ").map(ToOwned::to_owned)),
             body: buffer[body_start..body_start + length].to_vec(),
         };
         buffer.drain(..body_start + length);
@@ -96,6 +100,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         400 => "Bad Request",
+        401 => "Unauthorized",
         404 => "Not Found",
         500 => "Internal Server Error",
         501 => "Not Implemented",
@@ -110,13 +115,19 @@ mod tests {
 
     #[test]
     fn a_request_is_taken_only_when_whole_and_leaves_the_next() {
-        let whole: &[u8] = b"POST /v1/x?y=1 HTTP/1.1\r\nContent-LENGTH: 3\r\nConnection: close\r\n\r\nabcGET";
+        let whole: &[u8] = b"POST /v1/x?y=1 HTTP/1.1\r\nContent-LENGTH: 3\r\nConnection: close\r\n\
+            authorization: Bearer k\r\n\r\nabcGET";
         for cut in 0..whole.len() - 3 {
             assert_eq!(Request::take(&mut whole[..cut].to_vec()), None, "{cut}");
         }
         let mut buffer = whole.to_vec();
-        let request =
-            Request { method: "POST".into(), path: "/v1/x".into(), closes: true, body: b"abc".into() };
+        let request = Request {
+            method: "POST".into(),
+            path: "/v1/x".into(),
+            closes: true,
+            key: Some("k".into()),
+            body: b"abc".into(),
+        };
         assert_eq!((Request::take(&mut buffer), buffer.as_slice()), (Some(request), &b"GET"[..]));
     }
 }

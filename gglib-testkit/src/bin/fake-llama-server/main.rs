@@ -35,6 +35,7 @@ async fn main() -> ExitCode {
 async fn run(args: Args) -> io::Result<()> {
     let engine = Arc::new(Engine::launch(args)?);
     let terminate = signal(SignalKind::terminate())?;
+    tokio::time::sleep(engine.launch.binds_after).await;
     let mut listener = Listener::bind(&engine.args)?;
     tokio::spawn(Arc::clone(&engine).load());
     let terminated = tokio::spawn(Arc::clone(&engine).until_terminated(terminate));

@@ -8,6 +8,7 @@ pub(crate) const BAD_JSON: &str = include_str!("../../../fixtures/error_bad_json
 pub(crate) const NO_MESSAGES: &str = include_str!("../../../fixtures/error_no_messages.json");
 pub(crate) const WRONG_TYPE: &str = include_str!("../../../fixtures/error_wrong_type.json");
 pub(crate) const TOO_LONG: &str = include_str!("../../../fixtures/error_too_long.json");
+pub(crate) const WRONG_KEY: &str = include_str!("../../../fixtures/error_key.json");
 pub(crate) const NOT_FOUND: &str = include_str!("../../../fixtures/error_not_found.json");
 pub(crate) const NOT_SUPPORTED: &str = include_str!("../../../fixtures/error_not_supported.json");
 

@@ -52,6 +52,9 @@ fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
     if !engine.is_loaded() {
         return Answer::Whole(Response::error(recording::LOADING));
     }
+    if engine.args.key.is_some() && engine.args.key != request.key && !is_public(&request.path) {
+        return Answer::Whole(Response::error(recording::WRONG_KEY));
+    }
     let (path, model) = (request.path.as_str(), &engine.args.model);
     Answer::Whole(match (request.method.as_str(), path, number) {
         ("GET", "/health" | "/v1/health", _) => health(engine.health()),
@@ -68,6 +71,11 @@ fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
         }
         _ => Response::error(recording::NOT_FOUND),
     })
+}
+
+/// Whether the route is open without the key.
+fn is_public(path: &str) -> bool {
+    ["/health", "/v1/health", "/models", "/v1/models"].contains(&path)
 }
 
 fn health(status: u16) -> Response {

@@ -1,0 +1,55 @@
+//! `cargo xtask bench`: figures to look at, never to assert on.
+//!
+//! Everything that is compared is measured in one run, in turns, so that a busy machine hurts both sides; what
+//! is printed are medians over the rounds, and ratios.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+pub mod decide;
+pub mod proxy;
+
+mod load;
+pub mod upstream;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bench {
+    /// One retry decision.
+    Decide,
+    /// The endpoint against a direct connection.
+    Proxy,
+}
+
+impl Bench {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Decide => "decide",
+            Self::Proxy => "proxy",
+        }
+    }
+}
+
+/// Runs `bench` in a release build: this process if it is one, else a new one.
+///
+/// # Errors
+/// When something does not build or run.
+pub fn run(root: &Path, bench: Bench) -> Result<bool> {
+    if cfg!(debug_assertions) {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let build = ["build", "--quiet", "--release", "--package", "gglib-cli", "--package", "xtask"];
+        if !Command::new(&cargo).args(build).current_dir(root).status()?.success() {
+            bail!("the release build failed");
+        }
+        let run = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench", bench.name()];
+        return Ok(Command::new(&cargo).args(run).current_dir(root).status()?.success());
+    }
+    match bench {
+        Bench::Decide => decide::run(),
+        Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
+    }
+    Ok(true)
+}
