@@ -107,7 +107,8 @@ pub struct Admission {
 pub struct Timeouts {
     /// Until the connection stands.
     pub connect: Duration,
-    /// Until the response's head.
+    /// Until the response's head. An engine that is late but answers its health probe is busy, and has as long as
+    /// for the first content.
     pub response_headers: Duration,
     /// Without progress before the first content.
     pub first_content: Duration,

@@ -141,7 +141,7 @@ async fn attempt(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    Attempt::new(request, &app.settings, sink).run(lease.upstream()).await
+    Attempt::new(request, &app.settings, sink).run(lease).await
 }
 
 async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{ByteStream, Upstream};
+use gglib_core::ports::{ByteStream, Lease, Liveness};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -57,8 +57,8 @@ impl<'a, S: Sink> Attempt<'a, S> {
         }
     }
 
-    pub(super) async fn run(mut self, upstream: &dyn Upstream) -> Result<(), Failure> {
-        let response = self.send(upstream).await?;
+    pub(super) async fn run(mut self, lease: &dyn Lease) -> Result<(), Failure> {
+        let response = self.send(lease).await?;
         if response.status() != StatusCode::OK {
             return Err(Failure::Answered(answered::to_error(response, &self.settings.retry).await));
         }
@@ -81,14 +81,22 @@ impl<'a, S: Sink> Attempt<'a, S> {
         self.verdict()
     }
 
-    async fn send(&self, upstream: &dyn Upstream) -> Result<Response<ByteStream>, Failure> {
+    async fn send(&self, lease: &dyn Lease) -> Result<Response<ByteStream>, Failure> {
         let request = Request::post("/v1/chat/completions")
             .header(CONTENT_TYPE, "application/json")
             .body(self.request.body.clone())
             .expect("a constant head is valid");
         let timeouts = &self.settings.timeouts;
-        let limit = timeouts.connect + timeouts.response_headers;
-        match timeout_at(self.started + limit, upstream.send(request)).await {
+        let mut sent = lease.upstream().send(request);
+        let mut limit = timeouts.connect + timeouts.response_headers;
+        let mut head = timeout_at(self.started + limit, &mut sent).await;
+        if head.is_err() && lease.confirm().await == Liveness::Alive {
+            // It is busy: the head comes with the first result, and that waits for the batch that the engine is
+            // at, be it of a request whose client has left.
+            limit = limit.max(timeouts.first_content);
+            head = timeout_at(self.started + limit, &mut sent).await;
+        }
+        match head {
             Ok(sent) => sent.map_err(|error| Failure::Broken { error, committed: false }),
             Err(_) => Err(self.silent(ErrorCode::TimeoutResponseHeaders, "the engine did not answer", limit)),
         }

@@ -23,6 +23,10 @@ fn script(start: Vec<Step>, rest: impl IntoIterator<Item = Step>) -> Vec<Step> {
     start.into_iter().chain(rest).collect()
 }
 
+fn whole() -> Vec<Step> {
+    script(opening(), [content("a"), finish(), done()])
+}
+
 fn pinging(times: u64) -> impl Iterator<Item = Step> {
     (0..times).flat_map(|_| [Step::Wait(secs(1)), Step::Send(":\n\n".to_owned())])
 }
@@ -33,7 +37,7 @@ fn expiries() -> Vec<(&'static str, Vec<Step>, &'static str, u64)> {
     let progressing = (1..=5).flat_map(|step| [Step::Wait(secs(200)), progress(step * 100)]);
     let content_for_ever = (0..40).flat_map(|_| [Step::Wait(secs(50)), content("a")]);
     vec![
-        ("no head", vec![Step::Hang], "timeout_response_headers", 32),
+        ("no head", vec![Step::Hang], "timeout_response_headers", 300),
         ("no body", script(head(), [Step::Hang]), "timeout_first_content", 300),
         ("only the role", script(opening(), [Step::Hang]), "timeout_first_content", 300),
         ("only pings", script(opening(), pinging(400).chain([Step::Hang])), "timeout_first_content", 300),
@@ -92,6 +96,18 @@ async fn a_prompt_that_advances_is_never_too_slow() {
     let answer = endpoint.chat(STREAM).await;
     assert_eq!((answer.content().as_str(), answer.end), ("a", Piece::End));
     assert!(!answer.body.contains("prompt_progress"), "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_late_is_waited_for_if_the_engine_lives_and_not_if_it_is_dead() {
+    let late = || script(vec![Step::Wait(secs(100))], whole());
+    for (health, sent, after) in [(Liveness::Alive, 1, 100), (Liveness::Dead, 2, 32)] {
+        let ports = Ports::answering([late(), whole()]).with_health([health, health]);
+        let endpoint = Piped::start(ports, shipped());
+        let started = Instant::now();
+        assert_eq!(endpoint.chat(PLAIN).await.content(), "a");
+        assert_eq!((endpoint.ports.stage.sent(), started.elapsed().as_secs()), (sent, after));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +208,7 @@ async fn a_refusal_known_at_once_has_a_status_and_a_later_one_is_an_event() {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_last_finish_reason_nothing_can_spoil_the_answer() {
-    let whole = || script(opening(), [content("a"), finish()]);
+    let finished = || script(opening(), [content("a"), finish()]);
     let rests = [
         ("the end", vec![], 0),
         ("[DONE] and then nothing", vec![done(), Step::Hang], 0),
@@ -202,7 +218,7 @@ async fn after_the_last_finish_reason_nothing_can_spoil_the_answer() {
     ];
     for (name, rest, after) in rests {
         for body in [STREAM, PLAIN] {
-            let endpoint = Piped::start(Ports::answering([script(whole(), rest.clone())]), shipped());
+            let endpoint = Piped::start(Ports::answering([script(finished(), rest.clone())]), shipped());
             let started = Instant::now();
             let answer = endpoint.chat(body).await;
             assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{name}: {answer:?}");
@@ -311,4 +327,24 @@ async fn a_panic_is_an_error_and_not_a_silence() {
     }
     let queue = Piped::start(Ports::default().with_turns([Turn::Panic]), shipped());
     assert_eq!(queue.chat(STREAM).await.head.status, 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_ends_idle_connections_and_lets_answers_finish() {
+    let slow = script(opening(), [content("a"), Step::Wait(secs(50)), content("b"), finish(), done()]);
+    let endpoint = Piped::start(Ports::answering([slow]), shipped());
+    let (mut fresh, mut idle, mut busy) = (endpoint.connect(), endpoint.connect(), endpoint.connect());
+    assert_eq!(idle.ask("GET /livez HTTP/1.1\r\nhost: gglib\r\n\r\n").await.head.status, 200);
+    busy.send(post("/v1/chat/completions", STREAM)).await;
+    busy.head().await.unwrap();
+    let started = Instant::now();
+    let (answer, fresh_end, idle_end, ()) = tokio::join!(
+        busy.rest(),
+        async { (fresh.head().await.is_none(), started.elapsed()) },
+        async { (idle.head().await.is_none(), started.elapsed()) },
+        endpoint.shut_down()
+    );
+    assert!(answer.0.ends_with("data: [DONE]\n\n") && answer.1 == Piece::End, "{answer:?}");
+    assert_eq!([fresh_end, idle_end], [(true, secs(0)); 2]);
+    assert_eq!(started.elapsed(), secs(50));
 }

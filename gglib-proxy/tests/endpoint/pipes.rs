@@ -9,7 +9,8 @@ use gglib_proxy::{App, Settings, serve_on};
 use gglib_testkit::wire::{Answer, Wire, post};
 use serde_json::Value;
 use tokio::io::DuplexStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::ports::Ports;
 
@@ -18,6 +19,8 @@ const PIPE: usize = 4096;
 
 pub(crate) struct Piped {
     connect: mpsc::UnboundedSender<DuplexStream>,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
     pub(crate) ports: Arc<Ports>,
 }
 
@@ -37,8 +40,20 @@ impl Piped {
         let catalog = Catalog::new([(ModelName::new(MODEL), spec)].into());
         let app = App::new(ports.clone(), catalog, settings);
         let (connect, connections) = mpsc::unbounded_channel();
-        tokio::spawn(serve_on(Pipes(connections), app, std::future::pending()));
-        Self { connect, ports }
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async {
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let server = tokio::spawn(serve_on(Pipes(connections), app, stopped));
+        Self { connect, stop, server, ports }
+    }
+
+    /// Shuts the endpoint down and waits for its end.
+    pub(crate) async fn shut_down(self) {
+        self.stop.send(()).unwrap();
+        self.server.await.unwrap();
     }
 
     pub(crate) fn connect(&self) -> Wire<DuplexStream> {

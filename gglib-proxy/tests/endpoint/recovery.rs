@@ -146,7 +146,7 @@ async fn what_a_client_has_not_seen_leaves_no_trace_of_the_first_attempt() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_engine_that_lives_is_left_alone_and_one_that_is_dead_is_replaced() {
     for (health, sent) in [(Liveness::Alive, 1), (Liveness::Dead, 2)] {
-        let ports = Ports::answering([vec![Step::Hang], whole()]).with_health([health]);
+        let ports = Ports::answering([vec![Step::Hang], whole()]).with_health([health, health]);
         let (answer, endpoint) = run(ports, PLAIN).await;
         assert_eq!(endpoint.ports.stage.sent(), sent);
         assert_eq!(answer.head.status, if sent == 1 { 504 } else { 200 }, "{answer:?}");
