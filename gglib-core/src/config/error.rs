@@ -54,6 +54,16 @@ pub enum ConfigError {
         /// The model.
         model: String,
     },
+    /// An argument that would take the engine out of our hands.
+    #[error("`{key}` in {origin}: {argument} is gglib's own to set; remove it from the list")]
+    ReservedArgument {
+        /// The full path of the key.
+        key: String,
+        /// The file.
+        origin: String,
+        /// The argument.
+        argument: String,
+    },
     /// Two models answer to one name.
     #[error("the name `{name}` means both `{first}` and `{second}`; remove one of the aliases")]
     AmbiguousName {

@@ -161,10 +161,23 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
                 read.reject(&at(key).join("."), given, "a whole number of at least 1");
             }
         }
+        for argument in spec.args.iter().filter(|argument| is_reserved(argument)) {
+            read.errors.push(ConfigError::ReservedArgument {
+                key: at("args").join("."),
+                origin: values[&at("args")].origin.clone(),
+                argument: argument.clone(),
+            });
+        }
         models.insert(ModelName::new(name), spec);
     }
     check_names(&models, read.errors);
     models
+}
+
+/// Whether `argument` says where an engine listens or who may use it: one that listens elsewhere is never found.
+fn is_reserved(argument: &str) -> bool {
+    const RESERVED: [&str; 5] = ["--host", "--port", "--api-key", "--api-key-file", "--api-prefix"];
+    RESERVED.contains(&argument.split_once('=').map_or(argument, |(name, _)| name))
 }
 
 /// Every name and alias must mean one model.
@@ -313,6 +326,10 @@ mod tests {
         check(
             "[models.a]\npath = \"a\"\nparallel = 0",
             &format!("`models.a.parallel` in {file}: expected a whole number of at least 1, found 0"),
+        );
+        check(
+            "[models.a]\npath = \"a\"\nargs = [\"--port\", \"1\"]",
+            &format!("`models.a.args` in {file}: --port is gglib's own to set; remove it from the list"),
         );
         check(
             "[models.a]\npath = \"a\"\naliases = [\"b\"]\n[models.b]\npath = \"b\"",

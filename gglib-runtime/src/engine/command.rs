@@ -24,6 +24,9 @@ pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -
         // The engine divides its context among its slots; ours is what one request gets.
         flag("--ctx-size", &(u64::from(context) * u64::from(spec.parallel)).to_string());
     }
+    // A prompt cannot be interrupted within a batch, and its progress is told per batch: with the default of
+    // 2048 tokens both take tens of seconds on a slow machine.
+    flag("--batch-size", &"512");
     // While a request is in flight an engine notices SIGTERM and a vanished client only at its next ping,
     // by default every 30 s.
     flag("--sse-ping-interval", &"1");
@@ -54,14 +57,14 @@ mod tests {
         check(
             &spec,
             &Address::Unix("/run/1.sock".into()),
-            "--model /m.gguf --alias m --host /run/1.sock --parallel 2 --ctx-size 8192 --sse-ping-interval 1 \
+            "--model /m.gguf --alias m --host /run/1.sock --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 \
              --no-webui --flash-attn on",
         );
         let spec = ModelSpec { context: None, args: Vec::new(), ..spec };
         check(
             &spec,
             &Address::Tcp { address: "127.0.0.1:4711".parse().unwrap(), key: "k".to_owned() },
-            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --sse-ping-interval 1 --no-webui",
+            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --batch-size 512 --sse-ping-interval 1 --no-webui",
         );
     }
 }
