@@ -49,9 +49,14 @@ mod env;
 pub mod hint;
 mod jitter;
 mod policy;
+pub mod preset;
+mod rules;
+mod status;
 pub mod table;
 
 pub use decision::{GiveUpReason, RetryDecision, decide, decide_with};
 pub use env::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, Warning};
 pub use jitter::jitter_unit;
 pub use policy::{Backoff, HintRule, Jitter, RetryPolicy};
+pub use rules::RetryRules;
+pub use status::StatusSet;

@@ -35,6 +35,8 @@ pub enum GiveUpReason {
     AttemptsExhausted,
     /// The deadline has passed, or would pass before the next attempt could start.
     DeadlineExceeded,
+    /// The server asks for a longer wait than the [`HintRule`](super::HintRule) grants.
+    HintTooLong,
 }
 
 impl GiveUpReason {
@@ -43,6 +45,7 @@ impl GiveUpReason {
         match self {
             Self::AttemptsExhausted => "attempts exhausted",
             Self::DeadlineExceeded => "deadline exceeded",
+            Self::HintTooLong => "hint too long",
         }
     }
 }
@@ -65,7 +68,7 @@ impl fmt::Display for GiveUpReason {
 /// 1. `attempt >= max_attempts`: give up, attempts exhausted.
 /// 2. `elapsed >= total_deadline`: give up, deadline exceeded.
 /// 3. The delay follows from [`Backoff`](super::Backoff) and [`Jitter`](super::Jitter), or with a hint from
-///    [`HintRule`](super::HintRule).
+///    [`HintRule`](super::HintRule). If that rule sets a limit and the hint is longer: give up, hint too long.
 /// 4. `elapsed + delay >= total_deadline`: give up, deadline exceeded. The sleep is not shortened instead,
 ///    which would leave the attempt after it no time at all.
 /// 5. Otherwise retry after the delay.
@@ -130,6 +133,11 @@ pub fn decide_with(
         |time: Duration| policy.total_deadline != Duration::MAX && time >= policy.total_deadline;
     if deadline_leaves_no_time_at(elapsed) {
         return RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
+    }
+    if let (Some(hint), Some(limit)) = (retry_after, policy.hint_rule.limit())
+        && hint > limit
+    {
+        return RetryDecision::GiveUp(GiveUpReason::HintTooLong);
     }
     let after = backoff::delay(policy, attempt, retry_after, Unit::new(jitter_unit), previous_delay);
     if deadline_leaves_no_time_at(elapsed.saturating_add(after)) {

@@ -3,6 +3,8 @@
 mod cases;
 mod env;
 mod hint;
+mod limit;
+mod preset;
 mod properties;
 mod spread;
 mod tables;
@@ -19,6 +21,7 @@ const ALMOST_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
 
 const ATTEMPTS_EXHAUSTED: RetryDecision = RetryDecision::GiveUp(GiveUpReason::AttemptsExhausted);
 const DEADLINE_EXCEEDED: RetryDecision = RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
+const HINT_TOO_LONG: RetryDecision = RetryDecision::GiveUp(GiveUpReason::HintTooLong);
 
 fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -75,11 +78,27 @@ fn any_jitter() -> impl Strategy<Value = Jitter> {
         (0..=200_u32).prop_map(|percent| Jitter::Additive { percent }),
         any::<u32>().prop_map(|percent| Jitter::Additive { percent }),
         Just(Jitter::Decorrelated),
+        any::<u32>().prop_map(|percent| Jitter::AdditiveOverCap { percent }),
+        (0..=200_u32).prop_map(|percent| Jitter::Subtractive { percent }),
+        Just(Jitter::DecorrelatedUnclamped),
     ]
 }
 
 fn any_hint_rule() -> impl Strategy<Value = HintRule> {
-    prop_oneof![Just(HintRule::Floor), any_duration().prop_map(|max_hint| HintRule::Replace { max_hint })]
+    prop_oneof![
+        Just(HintRule::Floor),
+        any_duration().prop_map(|max_hint| HintRule::Replace { max_hint }),
+        any_duration().prop_map(|max_hint| HintRule::Obey { max_hint }),
+        any_duration().prop_map(|max_hint| HintRule::AtLeast { max_hint }),
+    ]
+}
+
+/// Whether a sequence ends on `hint` under `rule`.
+fn is_too_long(rule: HintRule, hint: Option<Duration>) -> bool {
+    match rule {
+        HintRule::Floor | HintRule::Replace { .. } => false,
+        HintRule::Obey { max_hint } | HintRule::AtLeast { max_hint } => hint.is_some_and(|it| it > max_hint),
+    }
 }
 
 prop_compose! {
