@@ -43,6 +43,7 @@
 //! than full jitter for small crowds, at the price of more calls, and loses on both counts for large ones.
 
 mod backoff;
+mod breaker;
 mod decimal;
 mod decision;
 mod env;
@@ -54,6 +55,7 @@ mod rules;
 mod status;
 pub mod table;
 
+pub use breaker::{BreakerSettings, BreakerState, CircuitBreaker, Outcome, Permit, Rejection};
 pub use decision::{GiveUpReason, RetryDecision, decide, decide_with};
 pub use env::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, Warning};
 pub use jitter::jitter_unit;

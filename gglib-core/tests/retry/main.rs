@@ -1,5 +1,6 @@
 //! The retry policy, seen from outside: decision tables, known mistakes, properties.
 
+mod breaker;
 mod cases;
 mod env;
 mod hint;
@@ -11,6 +12,7 @@ mod tables;
 
 use std::time::Duration;
 
+use gglib_core::moment::Moment;
 use gglib_core::retry::{Backoff, GiveUpReason, HintRule, Jitter, RetryDecision, RetryPolicy, decide};
 use proptest::prelude::*;
 
@@ -25,6 +27,11 @@ const HINT_TOO_LONG: RetryDecision = RetryDecision::GiveUp(GiveUpReason::HintToo
 
 fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
+}
+
+/// A moment so many seconds after the origin.
+fn at(seconds: f64) -> Moment {
+    Moment::ORIGIN.saturating_add(secs(seconds))
 }
 
 fn just_below(seconds: f64) -> Duration {
