@@ -44,6 +44,7 @@
 
 mod backoff;
 mod breaker;
+mod budget;
 mod decimal;
 mod decision;
 mod env;
@@ -56,6 +57,7 @@ mod status;
 pub mod table;
 
 pub use breaker::{BreakerSettings, BreakerState, CircuitBreaker, Outcome, Permit, Rejection};
+pub use budget::{BudgetSettings, BudgetUsage, RetryBudget, Withdrawal};
 pub use decision::{GiveUpReason, RetryDecision, decide, decide_with};
 pub use env::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, Warning};
 pub use jitter::jitter_unit;

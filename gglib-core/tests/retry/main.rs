@@ -1,6 +1,7 @@
 //! The retry policy, seen from outside: decision tables, known mistakes, properties.
 
 mod breaker;
+mod budget;
 mod cases;
 mod env;
 mod hint;
