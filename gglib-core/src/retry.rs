@@ -45,9 +45,11 @@
 mod backoff;
 mod breaker;
 mod budget;
+mod classify;
 mod decimal;
 mod decision;
 mod env;
+mod failure;
 pub mod hint;
 mod jitter;
 mod policy;
@@ -58,9 +60,11 @@ pub mod table;
 
 pub use breaker::{BreakerSettings, BreakerState, CircuitBreaker, Outcome, Permit, Rejection};
 pub use budget::{BudgetSettings, BudgetUsage, RetryBudget, Withdrawal};
+pub use classify::{Verdict, classify};
 pub use decision::{GiveUpReason, RetryDecision, decide, decide_with};
 pub use env::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, Warning};
+pub use failure::{Advice, Cause, Class, Failure, IdempotencyWindow, Repeatability};
 pub use jitter::jitter_unit;
 pub use policy::{Backoff, HintRule, Jitter, RetryPolicy};
-pub use rules::RetryRules;
+pub use rules::{RetryRules, UnsafeRepeats};
 pub use status::StatusSet;

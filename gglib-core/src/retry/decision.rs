@@ -37,6 +37,10 @@ pub enum GiveUpReason {
     DeadlineExceeded,
     /// The server asks for a longer wait than the [`HintRule`](super::HintRule) grants.
     HintTooLong,
+    /// The same request would fail the same way, or must not be sent again.
+    NotRetryable,
+    /// Content has been handed on: the idempotency window is closed.
+    StreamCommitted,
 }
 
 impl GiveUpReason {
@@ -46,6 +50,8 @@ impl GiveUpReason {
             Self::AttemptsExhausted => "attempts exhausted",
             Self::DeadlineExceeded => "deadline exceeded",
             Self::HintTooLong => "hint too long",
+            Self::NotRetryable => "not retryable",
+            Self::StreamCommitted => "stream committed",
         }
     }
 }

@@ -15,7 +15,8 @@
 //! Its prose and its code differ in places; the readings taken here are: the exponent is `n - 1`; decorrelated
 //! jitter looks at the *previous* delay, and its bound is clamped before the draw
 //! ([`Jitter::DecorrelatedUnclamped`] is the other reading); the cap bounds a fixed delay too; a hint, which the
-//! prose asks to honour and the code ignores, is gglib's floor. They carry no deadline.
+//! prose asks to honour and the code ignores, is gglib's floor. They carry no deadline, and repeat nothing that might
+//! do its work twice. The other three are for completions, and do.
 //!
 //! Its examples of use are these rules with other numbers:
 //!
@@ -38,10 +39,11 @@
 //! assert_eq!(indexing.initial_backoff, Duration::from_secs(1));
 //! ```
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::policy::{Backoff, HintRule, Jitter, RetryPolicy};
-use super::rules::RetryRules;
+use super::rules::{RetryRules, UnsafeRepeats};
 use super::status::StatusSet;
 
 /// gglib's own: [`RetryPolicy::default`] on 408, 429, 500, 502, 503, 504 and 529.
@@ -51,7 +53,9 @@ pub fn gglib() -> RetryRules {
     RetryRules {
         name: "gglib",
         policy: RetryPolicy::default(),
+        per_class: BTreeMap::new(),
         statuses: StatusSet::of(&[408, 429, 500, 502, 503, 504, 529]),
+        unsafe_repeats: UnsafeRepeats::Allow,
     }
 }
 
@@ -96,7 +100,9 @@ pub fn llm_conductor(max_retries: u32, retry_delay: Duration) -> RetryRules {
             jitter: Jitter::AdditiveOverCap { percent: 25 },
             hint_rule: HintRule::Replace { max_hint: Duration::from_secs(60) },
         },
+        per_class: BTreeMap::new(),
         statuses: StatusSet::of(&[408, 429, 500, 502, 503, 504]),
+        unsafe_repeats: UnsafeRepeats::Allow,
     }
 }
 
@@ -116,7 +122,9 @@ pub fn openai_sdk() -> RetryRules {
             jitter: Jitter::Subtractive { percent: 25 },
             hint_rule: HintRule::Obey { max_hint: Duration::from_secs(120) },
         },
+        per_class: BTreeMap::new(),
         statuses: StatusSet::of(&[408, 409, 429]) | StatusSet::SERVER_ERRORS,
+        unsafe_repeats: UnsafeRepeats::Allow,
     }
 }
 
@@ -159,6 +167,8 @@ fn pattern(name: &'static str, backoff: Backoff, jitter: Jitter) -> RetryRules {
             jitter,
             hint_rule: HintRule::Floor,
         },
+        per_class: BTreeMap::new(),
         statuses: StatusSet::of(&[429, 500, 502, 503, 504]),
+        unsafe_repeats: UnsafeRepeats::Refuse,
     }
 }

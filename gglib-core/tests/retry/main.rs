@@ -3,6 +3,7 @@
 mod breaker;
 mod budget;
 mod cases;
+mod classify;
 mod env;
 mod hint;
 mod limit;
