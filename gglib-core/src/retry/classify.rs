@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
-
 use super::decision::GiveUpReason;
 use super::failure::{Advice, Cause, Failure, IdempotencyWindow, Repeatability};
 use super::status::StatusSet;
@@ -100,19 +98,11 @@ pub fn classify(failure: &Failure<'_>, statuses: StatusSet) -> Verdict {
     }
 }
 
-/// By the text: what a proxy of ours has sent arrives as an upstream's string.
 fn has_permanent_code(failure: &Failure<'_>) -> bool {
-    let Some(code) = failure.code else { return false };
-    if let Some(known) = ErrorCode::ALL.iter().find(|known| known.as_str() == code) {
-        let is_spent = matches!(failure.cause, Cause::Event(_)) && SPENT.contains(known);
-        return is_spent || is_wrong_in_itself(known.status());
-    }
-    OUT_OF_CREDIT.contains(&code)
-}
-
-/// The status that goes with a code, not the one that came: some servers send 500 whatever has happened.
-fn is_wrong_in_itself(status: StatusCode) -> bool {
-    status.is_client_error() && !matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
+    let is_spent = || failure.known_code().is_some_and(|code| SPENT.contains(&code));
+    failure.has_code_of_the_request()
+        || failure.code.is_some_and(|code| OUT_OF_CREDIT.contains(&code))
+        || (matches!(failure.cause, Cause::Event(_)) && is_spent())
 }
 
 fn is_before_the_work(cause: Cause) -> bool {

@@ -28,6 +28,9 @@ impl fmt::Display for RetryDecision {
 }
 
 /// Why a backoff sequence ended without success.
+///
+/// [`decide`] gives the first three; the others come from what stands around it in a
+/// [`RetrySequence`](super::RetrySequence), which also tells from when on another one may be worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUpReason {
@@ -41,6 +44,10 @@ pub enum GiveUpReason {
     NotRetryable,
     /// Content has been handed on: the idempotency window is closed.
     StreamCommitted,
+    /// The [budget](super::RetryBudget) of the target is used up by the retries of all callers.
+    BudgetExhausted,
+    /// The [breaker](super::CircuitBreaker) of the target is open.
+    CircuitOpen,
 }
 
 impl GiveUpReason {
@@ -52,6 +59,8 @@ impl GiveUpReason {
             Self::HintTooLong => "hint too long",
             Self::NotRetryable => "not retryable",
             Self::StreamCommitted => "stream committed",
+            Self::BudgetExhausted => "budget exhausted",
+            Self::CircuitOpen => "circuit open",
         }
     }
 }
@@ -162,7 +171,17 @@ mod tests {
         assert_eq!(retry.to_string(), "retry after 1.5s");
         let give_up = RetryDecision::GiveUp(GiveUpReason::AttemptsExhausted);
         assert_eq!(give_up.to_string(), "give up: attempts exhausted");
-        assert_eq!(GiveUpReason::DeadlineExceeded.to_string(), "deadline exceeded");
+        for (reason, text) in [
+            (GiveUpReason::AttemptsExhausted, "attempts exhausted"),
+            (GiveUpReason::DeadlineExceeded, "deadline exceeded"),
+            (GiveUpReason::HintTooLong, "hint too long"),
+            (GiveUpReason::NotRetryable, "not retryable"),
+            (GiveUpReason::StreamCommitted, "stream committed"),
+            (GiveUpReason::BudgetExhausted, "budget exhausted"),
+            (GiveUpReason::CircuitOpen, "circuit open"),
+        ] {
+            assert_eq!(reason.to_string(), text);
+        }
         assert_eq!(format!("{:>20}", GiveUpReason::DeadlineExceeded), "   deadline exceeded");
     }
 }

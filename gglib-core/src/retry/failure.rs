@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
+use super::breaker::Outcome;
+use crate::api::error::ErrorCode;
 use crate::ports::Phase;
 
 /// The header by which a server overrules the table of statuses.
@@ -130,6 +132,45 @@ impl Failure<'_> {
                 _ => Class::Rejected,
             },
         }
+    }
+
+    /// What the failure says about the health of the target that gave it.
+    ///
+    /// A success, if the request was wrong in itself: the target has answered it. Nothing, if the target is merely
+    /// busy: 429, or 503 with a time. Else a failure.
+    pub fn outcome(&self) -> Outcome {
+        match self.class() {
+            Class::Rejected => Outcome::Success,
+            _ if self.is_refused_for_itself() => Outcome::Success,
+            Class::RateLimited => Outcome::Neutral,
+            Class::Overloaded if self.hint.is_some() => Outcome::Neutral,
+            Class::Overloaded | Class::ServerError | Class::Timeout | Class::Transport => Outcome::Failure,
+        }
+    }
+
+    fn is_refused_for_itself(&self) -> bool {
+        let not_supported = [StatusCode::NOT_IMPLEMENTED, StatusCode::HTTP_VERSION_NOT_SUPPORTED];
+        let has_such_status = match self.cause {
+            Cause::Status(status) | Cause::Event(status) => not_supported.contains(&status),
+            Cause::Transport(_) | Cause::Timeout(_) | Cause::Malformed => false,
+        };
+        has_such_status || self.has_code_of_the_request()
+    }
+
+    /// Whether the code is one of ours that goes with a 4xx, whatever the status: some servers send 500 for
+    /// everything.
+    pub(super) fn has_code_of_the_request(&self) -> bool {
+        self.known_code().is_some_and(|code| {
+            let status = code.status();
+            status.is_client_error()
+                && !matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
+        })
+    }
+
+    /// By the text: what a proxy of ours has sent arrives as an upstream's string.
+    pub(super) fn known_code(&self) -> Option<ErrorCode> {
+        let text = self.code?;
+        ErrorCode::ALL.iter().copied().find(|code| code.as_str() == text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The retry policy, seen from outside: decision tables, known mistakes, properties.
 
+mod above;
 mod breaker;
 mod budget;
 mod cases;
@@ -9,8 +10,10 @@ mod hint;
 mod limit;
 mod preset;
 mod properties;
+mod sequence;
 mod spread;
 mod tables;
+mod targets;
 
 use std::time::Duration;
 
