@@ -1,8 +1,4 @@
 //! Which failures may be followed by another attempt.
-//!
-//! Of the cases C122 to C133, C127 (one idempotency key over all attempts) and C132 (a long error body is cut
-//! before it is read) belong to the completion client, and C128 (attempts of nested layers) to the module `sequence`. C126 (an answer that comes before the request was sent
-//! whole) does not apply: bodies are bytes in memory.
 
 use std::fmt::Write;
 

@@ -8,6 +8,7 @@ mod classify;
 mod env;
 mod hint;
 mod limit;
+mod lint;
 mod preset;
 mod properties;
 mod sequence;
