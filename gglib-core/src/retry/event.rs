@@ -104,6 +104,31 @@ pub struct EventSource<'a> {
 }
 
 /// Takes the events of backoff sequences: for metrics, for logs, for a person who waits.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use gglib_core::moment::Moment;
+/// use gglib_core::retry::{
+///     EventSource, RetriesAbove, RetryEvent, RetryObserver, RetrySequence, Target, preset,
+/// };
+///
+/// #[derive(Default)]
+/// struct Attempts(AtomicU32);
+///
+/// impl RetryObserver for Attempts {
+///     fn observe(&self, _: &EventSource<'_>, event: &RetryEvent) {
+///         if let RetryEvent::AttemptStarted { .. } = event {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let (attempts, rules) = (Attempts::default(), preset::gglib());
+/// let (_, step) =
+///     RetrySequence::begin(&rules, RetriesAbove::NONE, Moment::ORIGIN, &mut Target::default());
+/// step.events.publish(&attempts, &EventSource { target: "smollm2", rules: rules.name });
+/// assert_eq!(attempts.0.into_inner(), 1);
+/// ```
 pub trait RetryObserver: Send + Sync {
     /// Takes one event. Called between two steps of a sequence, so that it should be quick.
     fn observe(&self, source: &EventSource<'_>, event: &RetryEvent);

@@ -160,7 +160,9 @@ impl<'r> RetrySequence<'r> {
             return Step { next, events: Events::default() };
         }
         let class = failure.class();
-        let retry_at = failure.hint.filter(|_| class != Class::Rejected).map(|hint| now.saturating_add(hint));
+        // A request that was refused for itself will not be answered later either.
+        let hint = failure.hint.filter(|_| class != Class::Rejected);
+        let retry_at = hint.map(|hint| now.saturating_add(hint));
         self.last = Some(LastFailure { class, outcome: failure.outcome(), retry_at });
         let mut events = Events::default();
         match self.next_delay(failure, now, unit, target, &mut events) {
@@ -305,8 +307,7 @@ impl<'r> RetrySequence<'r> {
         self.settle(self.last.map_or(Outcome::Neutral, |last| last.outcome), now, target, &mut about_breaker);
         let hinted = self.last.and_then(|last| last.retry_at);
         let admitted = target.breaker.as_ref().and_then(|breaker| breaker.retry_at(now));
-        let is_refused_for_itself = self.last.is_some_and(|last| last.class == Class::Rejected);
-        let retry_at = hinted.max(admitted).filter(|_| !is_refused_for_itself);
+        let retry_at = hinted.max(admitted);
         events.push(RetryEvent::GaveUp {
             reason,
             attempts: self.attempts,
