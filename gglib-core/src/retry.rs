@@ -10,6 +10,13 @@
 //!
 //! As both sides hold the same [`RetryPolicy`], the client comes back when the server meant it to.
 //!
+//! Around `decide` stands what a caller needs for a whole backoff sequence. [`RetrySequence`] drives one, by
+//! [`RetryRules`] of which the [presets](preset) are examples. [`classify`] says whether a [`Failure`] may be
+//! repeated at all; [`RetryBudget`] bounds what the retries of all callers add to the load of a target, and
+//! [`CircuitBreaker`] stops asking one that fails for good; [`Targets`] holds one of each per target. All of them
+//! are values that take events and a [`Moment`](crate::moment::Moment), and all that happens is told by
+//! [`RetryEvent`]s.
+//!
 //! ```
 //! use std::time::Duration;
 //! use gglib_core::retry::{self, RetryDecision, RetryPolicy};
@@ -41,16 +48,39 @@
 //! the strategies is best everywhere: in contention simulations, decorrelated jitter finishes slightly sooner
 //! than full jitter for small crowds, at the price of more calls, and loses on both counts for large ones.
 
+mod above;
 mod backoff;
+mod breaker;
+mod budget;
+mod classify;
 mod decimal;
 mod decision;
 mod env;
+mod event;
+mod failure;
 pub mod hint;
 mod jitter;
+mod lint;
 mod policy;
+pub mod preset;
+mod rules;
+mod sequence;
+mod status;
 pub mod table;
+mod target;
 
+pub use above::{ATTEMPT_HEADER, RetriesAbove};
+pub use breaker::{BreakerSettings, BreakerState, CircuitBreaker, Outcome, Permit, Rejection};
+pub use budget::{BudgetSettings, BudgetUsage, RetryBudget, Withdrawal};
+pub use classify::{Verdict, classify};
 pub use decision::{GiveUpReason, RetryDecision, decide, decide_with};
 pub use env::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, Warning};
+pub use event::{EventSource, Events, RetryEvent, RetryObserver};
+pub use failure::{Advice, Cause, Class, Failure, IdempotencyWindow, Repeatability};
 pub use jitter::jitter_unit;
+pub use lint::{Lint, Surroundings, lint};
 pub use policy::{Backoff, HintRule, Jitter, RetryPolicy};
+pub use rules::{RetryRules, UnsafeRepeats};
+pub use sequence::{Next, RetrySequence, Step};
+pub use status::StatusSet;
+pub use target::{Target, TargetSettings, Targets};

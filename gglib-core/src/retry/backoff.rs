@@ -15,13 +15,19 @@ pub(super) fn delay(
     unit: Unit,
     previous: Duration,
 ) -> Duration {
+    let own = || jittered(policy, grown(policy, attempt), unit, previous);
+    let spread = |width: Duration| unit.of(width.as_nanos());
     let nanos = match (hint, policy.hint_rule) {
-        (None, _) => jittered(policy, grown(policy, attempt), unit, previous),
         (Some(hint), HintRule::Floor) => {
-            hint.min(policy.max_backoff).as_nanos() + unit.of(policy.initial_backoff.as_nanos())
+            hint.min(policy.max_backoff).as_nanos() + spread(policy.initial_backoff)
         }
+        (None | Some(Duration::ZERO), _) => own(),
         (Some(hint), HintRule::Replace { max_hint }) => {
             jittered(policy, hint.min(max_hint).as_nanos(), unit, previous)
+        }
+        (Some(hint), HintRule::Obey { .. }) => hint.as_nanos(),
+        (Some(hint), HintRule::AtLeast { .. }) => {
+            own().max(hint.as_nanos() + spread(policy.initial_backoff.min(policy.max_backoff)))
         }
     };
     saturating_from_nanos(nanos)
@@ -31,7 +37,7 @@ pub(super) fn delay(
 fn grown(policy: &RetryPolicy, attempt: u32) -> u128 {
     let factor = match policy.backoff {
         // Decorrelated jitter grows by itself, from the previous delay.
-        _ if policy.jitter == Jitter::Decorrelated => 1,
+        _ if matches!(policy.jitter, Jitter::Decorrelated | Jitter::DecorrelatedUnclamped) => 1,
         Backoff::Fixed => 1,
         Backoff::Linear => u128::from(attempt),
         // 2^127 times a nanosecond is longer than any duration.
@@ -40,7 +46,7 @@ fn grown(policy: &RetryPolicy, attempt: u32) -> u128 {
     let max = policy.max_backoff.as_nanos();
     let highest = match policy.jitter {
         Jitter::Additive { percent } => max * 100 / (100 + u128::from(percent)),
-        Jitter::None | Jitter::Full | Jitter::Equal | Jitter::Decorrelated => max,
+        _ => max,
     };
     policy.initial_backoff.as_nanos().saturating_mul(factor).min(highest)
 }
@@ -53,10 +59,20 @@ fn jittered(policy: &RetryPolicy, base: u128, unit: Unit, previous: Duration) ->
             let half = base / 2;
             half + unit.of(base - half)
         }
-        Jitter::Additive { percent } => base + unit.of(base * u128::from(percent) / 100),
+        Jitter::Additive { percent } | Jitter::AdditiveOverCap { percent } => {
+            base + unit.of(base * u128::from(percent) / 100)
+        }
+        Jitter::Subtractive { percent } => {
+            let width = base * u128::from(percent.min(100)) / 100;
+            base - width + unit.of(width)
+        }
         Jitter::Decorrelated => {
             let bound = (previous.as_nanos() * 3).min(policy.max_backoff.as_nanos()).max(base);
             base + unit.of(bound - base)
+        }
+        Jitter::DecorrelatedUnclamped => {
+            let bound = (previous.as_nanos() * 3).max(base);
+            (base + unit.of(bound - base)).min(policy.max_backoff.as_nanos().max(base))
         }
     }
 }

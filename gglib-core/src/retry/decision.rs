@@ -28,6 +28,9 @@ impl fmt::Display for RetryDecision {
 }
 
 /// Why a backoff sequence ended without success.
+///
+/// [`decide`] gives the first three; the others come from what stands around it in a
+/// [`RetrySequence`](super::RetrySequence), which also tells from when on another one may be worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GiveUpReason {
@@ -35,6 +38,16 @@ pub enum GiveUpReason {
     AttemptsExhausted,
     /// The deadline has passed, or would pass before the next attempt could start.
     DeadlineExceeded,
+    /// The server asks for a longer wait than the [`HintRule`](super::HintRule) grants.
+    HintTooLong,
+    /// The same request would fail the same way, or must not be sent again.
+    NotRetryable,
+    /// Content has been handed on: the idempotency window is closed.
+    StreamCommitted,
+    /// The [budget](super::RetryBudget) of the target is used up by the retries of all callers.
+    BudgetExhausted,
+    /// The [breaker](super::CircuitBreaker) of the target is open.
+    CircuitOpen,
 }
 
 impl GiveUpReason {
@@ -43,6 +56,11 @@ impl GiveUpReason {
         match self {
             Self::AttemptsExhausted => "attempts exhausted",
             Self::DeadlineExceeded => "deadline exceeded",
+            Self::HintTooLong => "hint too long",
+            Self::NotRetryable => "not retryable",
+            Self::StreamCommitted => "stream committed",
+            Self::BudgetExhausted => "budget exhausted",
+            Self::CircuitOpen => "circuit open",
         }
     }
 }
@@ -65,7 +83,7 @@ impl fmt::Display for GiveUpReason {
 /// 1. `attempt >= max_attempts`: give up, attempts exhausted.
 /// 2. `elapsed >= total_deadline`: give up, deadline exceeded.
 /// 3. The delay follows from [`Backoff`](super::Backoff) and [`Jitter`](super::Jitter), or with a hint from
-///    [`HintRule`](super::HintRule).
+///    [`HintRule`](super::HintRule). If that rule sets a limit and the hint is longer: give up, hint too long.
 /// 4. `elapsed + delay >= total_deadline`: give up, deadline exceeded. The sleep is not shortened instead,
 ///    which would leave the attempt after it no time at all.
 /// 5. Otherwise retry after the delay.
@@ -131,6 +149,11 @@ pub fn decide_with(
     if deadline_leaves_no_time_at(elapsed) {
         return RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
     }
+    if let (Some(hint), Some(limit)) = (retry_after, policy.hint_rule.limit())
+        && hint > limit
+    {
+        return RetryDecision::GiveUp(GiveUpReason::HintTooLong);
+    }
     let after = backoff::delay(policy, attempt, retry_after, Unit::new(jitter_unit), previous_delay);
     if deadline_leaves_no_time_at(elapsed.saturating_add(after)) {
         return RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
@@ -148,7 +171,17 @@ mod tests {
         assert_eq!(retry.to_string(), "retry after 1.5s");
         let give_up = RetryDecision::GiveUp(GiveUpReason::AttemptsExhausted);
         assert_eq!(give_up.to_string(), "give up: attempts exhausted");
-        assert_eq!(GiveUpReason::DeadlineExceeded.to_string(), "deadline exceeded");
+        for (reason, text) in [
+            (GiveUpReason::AttemptsExhausted, "attempts exhausted"),
+            (GiveUpReason::DeadlineExceeded, "deadline exceeded"),
+            (GiveUpReason::HintTooLong, "hint too long"),
+            (GiveUpReason::NotRetryable, "not retryable"),
+            (GiveUpReason::StreamCommitted, "stream committed"),
+            (GiveUpReason::BudgetExhausted, "budget exhausted"),
+            (GiveUpReason::CircuitOpen, "circuit open"),
+        ] {
+            assert_eq!(reason.to_string(), text);
+        }
         assert_eq!(format!("{:>20}", GiveUpReason::DeadlineExceeded), "   deadline exceeded");
     }
 }

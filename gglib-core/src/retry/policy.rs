@@ -21,8 +21,9 @@ pub struct RetryPolicy {
     pub max_attempts: u32,
     /// The first delay before jitter, and the width of the spread on top of a [hint](HintRule::Floor).
     pub initial_backoff: Duration,
-    /// The upper bound of every delay that the policy computes by itself, jitter included, and of the part
-    /// of a hint that [`HintRule::Floor`] obeys. Below `initial_backoff`, it bounds the first delay as well.
+    /// The upper bound of every delay that the policy computes by itself, jitter included (but see
+    /// [`Jitter::AdditiveOverCap`]), and of the part of a hint that [`HintRule::Floor`] obeys. Below
+    /// `initial_backoff`, it bounds the first delay as well.
     pub max_backoff: Duration,
     /// Time for the whole sequence, from the start of the first attempt; [`Duration::MAX`] means no deadline.
     pub total_deadline: Duration,
@@ -96,9 +97,32 @@ pub enum Jitter {
     /// would give the cap itself a probability of a quarter to a half. Needs
     /// [`decide_with`](super::decide_with), which is told the previous delay.
     Decorrelated,
+    /// `d + u × d × percent/100`, where only `d` is bounded by `max_backoff`: up to `percent` more than it.
+    ///
+    /// The one jitter whose delays may exceed the cap, for rules that say so, such as
+    /// [`preset::llm_conductor`](super::preset::llm_conductor).
+    AdditiveOverCap {
+        /// The width of the window in percent of the delay: 25 spreads over [d, 1.25 d).
+        percent: u32,
+    },
+    /// `d - d × percent/100 × (1 - u)`: never later than the delay.
+    ///
+    /// The rule of OpenAI's and Anthropic's clients, see [`preset::openai_sdk`](super::preset::openai_sdk).
+    Subtractive {
+        /// The width of the window in percent of the delay: 25 spreads over [0.75 d, d). At most 100 count.
+        percent: u32,
+    },
+    /// From `initial_backoff` up to three times the previous delay, cut to `max_backoff` *after* the draw.
+    ///
+    /// The rule as it was published. A quarter to a half of all delays are exactly the cap, so that callers who
+    /// have reached it come back together; it is here to be compared with [`Decorrelated`](Self::Decorrelated)
+    /// in simulations.
+    DecorrelatedUnclamped,
 }
 
 /// What a server's hint (`Retry-After`) does to the delay.
+///
+/// To the rules with a limit of their own a hint of zero is none: obeyed, it would make a hot loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintRule {
     /// `min(hint, max_backoff) + u × initial_backoff`, whatever the attempt and the [`Jitter`].
@@ -115,4 +139,31 @@ pub enum HintRule {
         /// The part of a hint that is obeyed; apart from `max_backoff`, which bounds only own delays.
         max_hint: Duration,
     },
+    /// `hint`, exactly and without jitter. A hint beyond `max_hint` ends the sequence.
+    ///
+    /// The rule of OpenAI's and Anthropic's clients. Callers that were told the same value return together.
+    Obey {
+        /// The longest hint that is waited for.
+        max_hint: Duration,
+    },
+    /// `max(own, hint + u × min(initial_backoff, max_backoff))`, where `own` is the delay without the hint. A
+    /// hint beyond `max_hint` ends the sequence.
+    ///
+    /// Never earlier than the server asked, however long that is; to come back early by decision, which is what
+    /// [`Floor`](Self::Floor) does with a long hint, spends an attempt on an answer that is known. For upstreams
+    /// whose hints are quotas, such as the 429 of a hosted service.
+    AtLeast {
+        /// The longest hint that is waited for.
+        max_hint: Duration,
+    },
+}
+
+impl HintRule {
+    /// The longest hint after which the sequence goes on; a longer one ends it. `None` where none does.
+    pub(super) const fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Floor | Self::Replace { .. } => None,
+            Self::Obey { max_hint } | Self::AtLeast { max_hint } => Some(max_hint),
+        }
+    }
 }

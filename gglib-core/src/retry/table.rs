@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::decision::{RetryDecision, decide};
+use super::decision::{RetryDecision, decide_with};
 use super::policy::RetryPolicy;
 
 /// No hint; "at once"; one that most policies wait for; the longest that a gglib server sends.
@@ -15,11 +15,12 @@ const UNITS: [f64; 3] = [0.0, 0.5, 0.875];
 /// The rows of the longest table; a policy with more attempts repeats itself by then.
 const MOST_ATTEMPTS: u32 = 8;
 
-/// What [`decide`] answers under `policy`, as a Markdown table.
+/// What [`decide_with`] answers under `policy`, as a Markdown table.
 ///
 /// A row for each number of failed attempts and each hint, a column for each elapsed time (none, half of the
 /// deadline, the deadline less `initial_backoff`, the deadline). A cell shows the answers for the jitter units
-/// 0, 0.5 and 0.875, or only one where they are equal: a delay, or the reason for giving up.
+/// 0, 0.5 and 0.875, or only one where they are equal: a delay, or the reason for giving up. Where the previous
+/// delay matters (decorrelated jitter), it is the one that the same unit gave in the row above, without a hint.
 ///
 /// ```
 /// use gglib_core::retry::{RetryPolicy, table};
@@ -60,11 +61,29 @@ fn row(cells: impl Iterator<Item = String>) -> String {
 }
 
 fn cell(policy: &RetryPolicy, attempt: u32, hint: Option<Duration>, elapsed: Duration) -> String {
-    let mut answers = UNITS.map(|unit| answer(decide(policy, attempt, hint, elapsed, unit))).to_vec();
+    let mut answers = UNITS
+        .map(|unit| {
+            let previous = previous_delay(policy, attempt, unit);
+            answer(decide_with(policy, attempt, hint, elapsed, unit, previous))
+        })
+        .to_vec();
     if answers.iter().all(|answer| *answer == answers[0]) {
         answers.truncate(1);
     }
     answers.join(", ")
+}
+
+/// The delay before the attempt that is the `attempt`-th to fail, if all before it were drawn by `unit`.
+fn previous_delay(policy: &RetryPolicy, attempt: u32, unit: f64) -> Duration {
+    let mut previous = policy.initial_backoff;
+    for earlier in 1..attempt {
+        if let RetryDecision::Retry { after } =
+            decide_with(policy, earlier, None, Duration::ZERO, unit, previous)
+        {
+            previous = after;
+        }
+    }
+    previous
 }
 
 fn answer(decision: RetryDecision) -> String {

@@ -1,9 +1,8 @@
 //! Hints: what headers are read as, and what is advertised.
 //!
 //! Of the cases C62 to C89, C89 (a hint on a response that is not retryable) belongs to the classification of
-//! failures. C63, C67, C68, C71, C83, C84 and C86 are answered by the default rule, `min(hint, max_backoff)` as
-//! a floor; their other answer, giving up on a hint beyond a limit, needs a limit, which no rule has yet. The
-//! same holds for the limit of C82 and for the time of return that C88 would tell.
+//! failures. C63, C67, C68, C71, C83, C84 and C86 are answered here by the default rule, `min(hint, max_backoff)`
+//! as a floor; their other answer, giving up on a hint beyond a limit, is in the module `limit`.
 
 use std::time::Duration;
 

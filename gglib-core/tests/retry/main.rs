@@ -1,14 +1,24 @@
 //! The retry policy, seen from outside: decision tables, known mistakes, properties.
 
+mod above;
+mod breaker;
+mod budget;
 mod cases;
+mod classify;
 mod env;
 mod hint;
+mod limit;
+mod lint;
+mod preset;
 mod properties;
+mod sequence;
 mod spread;
 mod tables;
+mod targets;
 
 use std::time::Duration;
 
+use gglib_core::moment::Moment;
 use gglib_core::retry::{Backoff, GiveUpReason, HintRule, Jitter, RetryDecision, RetryPolicy, decide};
 use proptest::prelude::*;
 
@@ -19,9 +29,15 @@ const ALMOST_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
 
 const ATTEMPTS_EXHAUSTED: RetryDecision = RetryDecision::GiveUp(GiveUpReason::AttemptsExhausted);
 const DEADLINE_EXCEEDED: RetryDecision = RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
+const HINT_TOO_LONG: RetryDecision = RetryDecision::GiveUp(GiveUpReason::HintTooLong);
 
 fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
+}
+
+/// A moment so many seconds after the origin.
+fn at(seconds: f64) -> Moment {
+    Moment::ORIGIN.saturating_add(secs(seconds))
 }
 
 fn just_below(seconds: f64) -> Duration {
@@ -75,11 +91,27 @@ fn any_jitter() -> impl Strategy<Value = Jitter> {
         (0..=200_u32).prop_map(|percent| Jitter::Additive { percent }),
         any::<u32>().prop_map(|percent| Jitter::Additive { percent }),
         Just(Jitter::Decorrelated),
+        any::<u32>().prop_map(|percent| Jitter::AdditiveOverCap { percent }),
+        (0..=200_u32).prop_map(|percent| Jitter::Subtractive { percent }),
+        Just(Jitter::DecorrelatedUnclamped),
     ]
 }
 
 fn any_hint_rule() -> impl Strategy<Value = HintRule> {
-    prop_oneof![Just(HintRule::Floor), any_duration().prop_map(|max_hint| HintRule::Replace { max_hint })]
+    prop_oneof![
+        Just(HintRule::Floor),
+        any_duration().prop_map(|max_hint| HintRule::Replace { max_hint }),
+        any_duration().prop_map(|max_hint| HintRule::Obey { max_hint }),
+        any_duration().prop_map(|max_hint| HintRule::AtLeast { max_hint }),
+    ]
+}
+
+/// Whether a sequence ends on `hint` under `rule`.
+fn is_too_long(rule: HintRule, hint: Option<Duration>) -> bool {
+    match rule {
+        HintRule::Floor | HintRule::Replace { .. } => false,
+        HintRule::Obey { max_hint } | HintRule::AtLeast { max_hint } => hint.is_some_and(|it| it > max_hint),
+    }
 }
 
 prop_compose! {

@@ -2,8 +2,8 @@
 //!
 //! Of the project's list of properties these are not here: "no hint equals a hint of 0" and "with a floor `f`,
 //! the delay is at least `f` beyond the cap" do not hold under the default rule, which replaces the own window
-//! by the hint's and clamps the hint; those of the budget and of the breaker come with them; and "a replay
-//! with the same seed is identical" holds by construction, as `decide` has no state.
+//! by the hint's and clamps the hint; the module `limit` has them for the rules that have a limit. Those of the
+//! budget, of the breaker and of the sequence are in the modules of these names.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use gglib_core::retry::{Backoff, HintRule, Jitter, RetryDecision, RetryPolicy, d
 use proptest::prelude::*;
 
 use super::{
-    ATTEMPTS_EXHAUSTED, DEADLINE_EXCEEDED, any_attempt, any_duration, any_policy, any_unit, delay, delay_of,
-    endless,
+    ATTEMPTS_EXHAUSTED, DEADLINE_EXCEEDED, HINT_TOO_LONG, any_attempt, any_duration, any_policy, any_unit,
+    delay, delay_of, endless, is_too_long,
 };
 
 prop_compose! {
@@ -52,6 +52,8 @@ proptest! {
             prop_assert_eq!(decision, ATTEMPTS_EXHAUSTED);
         } else if elapsed >= deadline && deadline != Duration::MAX {
             prop_assert_eq!(decision, DEADLINE_EXCEEDED);
+        } else if is_too_long(policy.hint_rule, hint) {
+            prop_assert_eq!(decision, HINT_TOO_LONG);
         } else if let RetryDecision::Retry { after } = decision {
             prop_assert!(deadline == Duration::MAX || elapsed.saturating_add(after) < deadline);
         } else {
@@ -72,7 +74,12 @@ proptest! {
     ) {
         prop_assume!(attempt < u32::MAX);
         let after = delay_of(decide_with(&policy, attempt, None, Duration::ZERO, unit, previous));
-        prop_assert!(after <= policy.max_backoff);
+        // One jitter is allowed to exceed the cap, by its percentage of it.
+        let over = match policy.jitter {
+            Jitter::AdditiveOverCap { percent } => policy.max_backoff.as_nanos() * u128::from(percent) / 100,
+            _ => 0,
+        };
+        prop_assert!(after.as_nanos() <= policy.max_backoff.as_nanos() + over);
     }
 
     #[test]
@@ -96,6 +103,7 @@ proptest! {
         units in (0.0..1.0, 0.0..1.0),
         hint in proptest::option::of(any_duration()),
     ) {
+        prop_assume!(!is_too_long(policy.hint_rule, hint));
         let after = |attempt, unit| delay_of(decide(&policy, attempt, hint, Duration::ZERO, unit));
         let (few, many) = (attempts.0.min(attempts.1), attempts.0.max(attempts.1));
         let (low, high) = (f64::min(units.0, units.1), f64::max(units.0, units.1));
@@ -151,7 +159,10 @@ proptest! {
             (Jitter::Full, unit * capped),
             (Jitter::Equal, capped / 2.0 + unit * capped / 2.0),
             (Jitter::Additive { percent }, uncapped.min(15.0 / (1.0 + ratio)) * (1.0 + ratio * unit)),
+            (Jitter::AdditiveOverCap { percent }, capped * (1.0 + ratio * unit)),
+            (Jitter::Subtractive { percent }, capped * (1.0 - ratio.min(1.0) * (1.0 - unit))),
             (Jitter::Decorrelated, 1.0 + unit * ((3.0 * previous).clamp(1.0, 15.0) - 1.0)),
+            (Jitter::DecorrelatedUnclamped, (1.0 + unit * ((3.0 * previous).max(1.0) - 1.0)).min(15.0)),
         ] {
             prop_assert!((after(jitter) - expected).abs() < 1e-8, "{:?}: {} for {}", jitter, after(jitter), expected);
         }

@@ -9,8 +9,14 @@ use rand::{RngExt, SeedableRng};
 
 use super::{delay, delay_of, endless, secs};
 
-const JITTERS: [Jitter; 4] =
-    [Jitter::Full, Jitter::Equal, Jitter::Additive { percent: 25 }, Jitter::Decorrelated];
+const JITTERS: [Jitter; 6] = [
+    Jitter::Full,
+    Jitter::Equal,
+    Jitter::Additive { percent: 25 },
+    Jitter::Decorrelated,
+    Jitter::AdditiveOverCap { percent: 25 },
+    Jitter::Subtractive { percent: 25 },
+];
 
 fn units(count: usize) -> impl Iterator<Item = f64> {
     StdRng::seed_from_u64(20_231_130).random_iter().take(count)
@@ -40,6 +46,34 @@ fn c13_decorrelated_delays_do_not_pile_up_at_the_cap() {
             previous = delay_of(decide_with(&policy, 1, None, Duration::ZERO, unit, previous));
             assert!((policy.initial_backoff..policy.max_backoff).contains(&previous), "{previous:?}");
         }
+    }
+}
+
+/// The shares that were measured for the rule as published.
+#[test]
+fn c13_unclamped_decorrelated_delays_do_pile_up_at_the_cap() {
+    for (initial, max, share) in [
+        (1.0, 10.0, 0.484),
+        (0.5, 8.0, 0.433),
+        (1.0, 60.0, 0.340),
+        (1.0, 100.0, 0.316),
+        (5.0, 2_000.0, 0.270),
+    ] {
+        let policy = RetryPolicy {
+            initial_backoff: secs(initial),
+            max_backoff: secs(max),
+            ..endless(Backoff::Exponential, Jitter::DecorrelatedUnclamped)
+        };
+        let mut previous = policy.initial_backoff;
+        let at_cap = units(100_000)
+            .filter(|&unit| {
+                previous = delay_of(decide_with(&policy, 1, None, Duration::ZERO, unit, previous));
+                previous == policy.max_backoff
+            })
+            .count();
+        let measured = f64::from(u32::try_from(at_cap).expect("a count of 100 000")) / 100_000.0;
+        // Consecutive delays depend on each other, so that the error is larger than that of a binomial share.
+        assert!((measured - share).abs() < 0.01, "{initial} s to {max} s: {measured}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decision tables: attempt × hint × elapsed × unit.
 
-use gglib_core::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, table};
+use gglib_core::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, preset, table};
 
 #[test]
 fn the_default_policy() {
@@ -22,4 +22,12 @@ fn a_tightened_policy() {
 #[test]
 fn the_disabled_policy() {
     insta::assert_snapshot!(table::render(&RetryPolicy::disabled()));
+}
+
+/// The rules beside their table, so that a preset cannot change unseen in what the table does not show.
+#[test]
+fn every_preset() {
+    for rules in preset::all() {
+        insta::assert_snapshot!(rules.name, format!("{rules:#?}\n\n{}", table::render(&rules.policy)));
+    }
 }
