@@ -1,0 +1,103 @@
+//! The command line of `gglib retry`.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gglib_core::retry::{RetryRules, preset};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Retry {
+    /// Print what a policy decides, as a table
+    Table(Table),
+    /// Say step by step how a policy decides after one failed attempt
+    Explain(Explain),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Table {
+    #[command(flatten)]
+    pub(crate) preset: Preset,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    /// Attempts that have failed so far
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempt: u32,
+    /// What the server asked for: seconds, or a time such as 1m30s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) retry_after: Option<Duration>,
+    /// Time since the first attempt began
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0")]
+    pub(crate) elapsed: Duration,
+    /// The random number of the jitter, from 0 up to 1
+    #[arg(long, value_name = "U", value_parser = unit, default_value = "0.5")]
+    pub(crate) unit: f64,
+    #[command(flatten)]
+    pub(crate) preset: Preset,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which policy.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Preset {
+    /// The policy, by the name of its preset
+    #[arg(long = "policy", value_name = "PRESET", default_value = "gglib", value_parser = preset_parser())]
+    pub(crate) rules: RetryRules,
+}
+
+fn preset_parser() -> impl TypedValueParser<Value = RetryRules> {
+    PossibleValuesParser::new(preset::all().map(|rules| rules.name))
+        .map(|name| preset::by_name(&name).expect("only names of presets are possible"))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.or_else(|| humantime::parse_duration(text).ok()).ok_or_else(|| {
+        "a time is a number of seconds, or a number with a unit: 12, 1.5, 250ms, 1m30s".to_owned()
+    })
+}
+
+fn unit(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|unit| (0.0..1.0).contains(unit))
+        .ok_or_else(|| "a jitter unit is a number from 0 up to, but not including, 1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_carry_units() {
+        for (text, expected) in [
+            ("0", Some(Duration::ZERO)),
+            ("12", Some(Duration::from_secs(12))),
+            ("1.5", Some(Duration::from_millis(1_500))),
+            ("12s", Some(Duration::from_secs(12))),
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("-1", None),
+            ("NaN", None),
+            ("inf", None),
+            ("soon", None),
+        ] {
+            assert_eq!(time(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn units_lie_in_the_half_open_interval() {
+        assert_eq!(unit("0"), Ok(0.0));
+        assert_eq!(unit("0.875"), Ok(0.875));
+        for wrong in ["1", "-0.1", "NaN", "half"] {
+            assert!(unit(wrong).is_err(), "{wrong}");
+        }
+    }
+}
