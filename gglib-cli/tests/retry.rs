@@ -136,3 +136,23 @@ fn wrong_values_are_named() {
     assert!(retry(&["explain", "--attempt", "1", "--elapsed", "soon"]).contains("number of seconds"));
     assert!(retry(&["explain", "--attempt", "1", "--unit", "1"]).contains("not including, 1"));
 }
+
+#[test]
+fn contention_is_simulated_and_repeatable() {
+    let few = ["simulate", "contention", "--clients", "10", "--trials", "20"];
+    assert_snapshot!(retry(&["simulate", "contention", "--clients", "10", "--trials", "20"]), @r"
+    10 clients write one row; means of 20 trials, ± standard error, seed 1
+
+    strategy                  time, ms               calls
+    none                   368 ±   7.1          50 ±   0.8
+    exponential           3001 ± 296.6          50 ±   1.0
+    equal                  746 ±  50.0          42 ±   0.6
+    full                   433 ±  13.6          38 ±   0.5
+    decorrelated           478 ±  26.2          39 ±   0.6
+    ");
+    let results = json(&few);
+    assert_eq!(results["strategies"][3]["name"], "full");
+    assert_eq!(results, json(&few));
+    let one = json(&[&few[..], &["--strategy", "full"]].concat());
+    assert_eq!(one["strategies"], serde_json::json!([results["strategies"][3]]));
+}

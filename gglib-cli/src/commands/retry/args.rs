@@ -6,12 +6,17 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gglib_core::retry::{RetryRules, preset};
 
+use crate::simulate::contention::Strategy;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Retry {
     /// Print what a policy decides, as a table
     Table(Table),
     /// Say step by step how a policy decides after one failed attempt
     Explain(Explain),
+    /// Simulate many clients on a virtual clock
+    #[command(subcommand)]
+    Simulate(Simulate),
 }
 
 #[derive(Debug, clap::Args)]
@@ -44,6 +49,31 @@ pub(crate) struct Explain {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Simulate {
+    /// Clients that contend for one row: what jitter saves
+    Contention(Contention),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Contention {
+    /// Clients, which all begin at once
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) clients: u32,
+    /// What they do after a failure [default: each strategy in turn]
+    #[arg(long, value_name = "NAME", value_parser = strategy_parser())]
+    pub(crate) strategy: Option<Strategy>,
+    /// Repetitions, over which the means are taken
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) trials: u32,
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Which policy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Preset {
@@ -55,6 +85,13 @@ pub(crate) struct Preset {
 fn preset_parser() -> impl TypedValueParser<Value = RetryRules> {
     PossibleValuesParser::new(preset::all().map(|rules| rules.name))
         .map(|name| preset::by_name(&name).expect("only names of presets are possible"))
+}
+
+fn strategy_parser() -> impl TypedValueParser<Value = Strategy> {
+    PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str)).map(|name| {
+        let mut all = Strategy::ALL.into_iter();
+        all.find(|strategy| strategy.as_str() == name).expect("only names of strategies are possible")
+    })
 }
 
 fn time(text: &str) -> Result<Duration, String> {
