@@ -6,6 +6,8 @@
 //! settings, the seed included: the same settings give the same result.
 
 pub mod contention;
+pub mod layers;
+pub mod overload;
 
 pub use statistics::Estimate;
 

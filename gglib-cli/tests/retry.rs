@@ -156,3 +156,44 @@ fn contention_is_simulated_and_repeatable() {
     let one = json(&[&few[..], &["--strategy", "full"]].concat());
     assert_eq!(one["strategies"], serde_json::json!([results["strategies"][3]]));
 }
+
+#[test]
+fn layers_multiply_and_restraints_hold() {
+    assert_snapshot!(retry(&["simulate", "layers"]), @r"
+    1000 requests; layers: 3, attempts of each: 4
+    100 % of the calls at the bottom fail
+
+    restraint                  calls        load     succeeded
+    none                       64000     64.000×         0.0 %
+    one layer retries           4000      4.000×         0.0 %
+    budgets of 10 %             1102      1.102×         0.0 %
+    both                        1100      1.100×         0.0 %
+    ");
+    assert_snapshot!(retry(&["simulate", "layers", "--layers", "1", "--failing", "30"]), @r"
+    1000 requests; layers: 1, attempts of each: 4
+    30 % of the calls at the bottom fail
+
+    restraint                  calls        load     succeeded
+    none                        1384      1.384×        99.2 %
+    one layer retries           1384      1.384×        99.2 %
+    budgets of 10 %             1099      1.099×        77.5 %
+    both                        1099      1.099×        77.5 %
+    ");
+    assert_eq!(json(&["simulate", "layers"])["results"][0]["calls"], 64_000);
+}
+
+#[test]
+fn overload_is_told_by_the_second() {
+    assert_snapshot!(retry(&["simulate", "overload", "--seconds", "4"]), @r"
+    10100 new requests a second, 10000 can be done; for ever, a second apart
+
+    second          load       refused   amplification
+         1         10100           100          1.000×
+         2         10200           200          1.010×
+         3         10300           300          1.020×
+         4         10400           400          1.030×
+    ");
+    let bounded = json(&["simulate", "overload", "--attempts", "3", "--seconds", "300"]);
+    let load = bounded["seconds"][299]["load"].as_f64().expect("a number");
+    assert!((load / 10_100.0 - 1.261).abs() < 0.000_6, "{load}");
+}

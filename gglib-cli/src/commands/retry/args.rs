@@ -53,6 +53,10 @@ pub(crate) struct Explain {
 pub(crate) enum Simulate {
     /// Clients that contend for one row: what jitter saves
     Contention(Contention),
+    /// Layers that each retry: how attempts multiply, and what bounds them
+    Layers(Layers),
+    /// A server that is offered too much, and whose refusals come back every second
+    Overload(Overload),
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,6 +73,52 @@ pub(crate) struct Contention {
     /// Where the random numbers begin
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Layers {
+    /// Layers that retry
+    #[arg(
+        long = "layers",
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=5)
+    )]
+    pub(crate) count: u32,
+    /// Attempts of each layer
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=5))]
+    pub(crate) attempts: u32,
+    /// Of 100 calls at the bottom, how many fail
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) failing: u32,
+    /// Original requests, one every millisecond
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) requests: u32,
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Overload {
+    /// Requests that the server does in a second
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) capacity: u32,
+    /// New requests in a second
+    #[arg(long, value_name = "N", default_value_t = 10_100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) offered: u32,
+    /// Attempts of each request [default: for ever]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: Option<u32>,
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=600))]
+    pub(crate) seconds: u16,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
