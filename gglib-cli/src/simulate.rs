@@ -8,8 +8,9 @@
 pub mod contention;
 pub mod layers;
 pub mod overload;
+pub mod startup;
 
-pub use statistics::Estimate;
+pub use statistics::{Estimate, percentile};
 
 mod agenda;
 mod random;

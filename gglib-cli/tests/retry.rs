@@ -197,3 +197,39 @@ fn overload_is_told_by_the_second() {
     let load = bounded["seconds"][299]["load"].as_f64().expect("a number");
     assert!((load / 10_100.0 - 1.261).abs() < 0.000_6, "{load}");
 }
+
+#[test]
+fn a_startup_is_told_by_its_calls_and_its_ends() {
+    assert_snapshot!(retry(&["simulate", "startup", "--clients", "500"]), @r"
+    500 clients, one model that loads in 8 s; then 4 answers at once, 0.1 s each
+    policy gglib, queue of 256, hint: estimate, seed 1
+
+     second     calls
+          0       500  ##################################################
+          1         0
+          2         0
+          3         0
+          4         0
+          5         0
+          6         0
+          7         0
+          8         0
+          9         0
+         10         0
+         11         0
+         12         0
+         13         0
+         14         0
+         15       241  #########################
+         16         3  #
+
+    answered  500 (p50 14.313 s, p99 21.049 s)
+    gave up   0
+    calls     744
+    ");
+    let startup = json(&["simulate", "startup", "--clients", "500", "--hint", "none"]);
+    let count = |name: &str| startup[name].as_u64().expect("a number");
+    assert_eq!(count("answered") + count("gave_up"), 500);
+    let per_second = startup["calls_per_second"].as_array().expect("a list");
+    assert_eq!(per_second.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), count("calls"));
+}

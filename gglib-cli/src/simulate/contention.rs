@@ -15,10 +15,6 @@ use super::agenda::Agenda;
 use super::random::Random;
 use super::statistics::Estimate;
 
-/// One way of the network: a normal variable of this mean and deviation, without its sign.
-const DELAY: Duration = Duration::from_millis(10);
-const DELAY_DEVIATION: Duration = Duration::from_millis(2);
-
 /// What clients do after a failed write; the article's five.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
@@ -171,7 +167,7 @@ impl<'a> Trial<'a> {
         match message {
             Message::Read(client) => {
                 // The answer and the write that follows it at once: two ways.
-                let answered = now.saturating_add(self.random.normal(DELAY, DELAY_DEVIATION));
+                let answered = now.saturating_add(self.random.way());
                 self.send(answered, Message::Write(client, self.version));
             }
             Message::Write(client, version) => {
@@ -204,7 +200,7 @@ impl<'a> Trial<'a> {
 
     /// Sends at `at`; the message arrives one way of the network later.
     fn send(&mut self, at: Moment, message: Message) {
-        let way = self.random.normal(DELAY, DELAY_DEVIATION);
+        let way = self.random.way();
         self.agenda.add(at.saturating_add(way), message);
     }
 }

@@ -5,6 +5,10 @@ use std::time::Duration;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
+/// One way of the simulated network: a normal variable of this mean and deviation, without its sign.
+const WAY: Duration = Duration::from_millis(10);
+const WAY_DEVIATION: Duration = Duration::from_millis(2);
+
 /// A source of random numbers. The generator is named, unlike `rand`'s standard ones, so that a seed means the same
 /// for ever.
 #[derive(Debug)]
@@ -20,8 +24,13 @@ impl Random {
         self.0.random()
     }
 
+    /// The time of one way of the network.
+    pub(super) fn way(&mut self) -> Duration {
+        self.normal(WAY, WAY_DEVIATION)
+    }
+
     /// The absolute value of a normal variable, by Box and Muller's transform.
-    pub(super) fn normal(&mut self, mean: Duration, deviation: Duration) -> Duration {
+    fn normal(&mut self, mean: Duration, deviation: Duration) -> Duration {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         let standard = radius * (std::f64::consts::TAU * self.unit()).cos();
         let seconds = mean.as_secs_f64() + standard * deviation.as_secs_f64();

@@ -1,4 +1,6 @@
-//! Means and their errors.
+//! Means and their errors, and percentiles.
+
+use std::time::Duration;
 
 /// What a sample says about the mean of what it was drawn from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +24,12 @@ impl Estimate {
     }
 }
 
+/// The smallest of the `sorted` times that at least `percent` of 100 of them do not exceed; `None` if there are none.
+pub fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +42,15 @@ mod tests {
         assert!((estimate.standard_error - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(Estimate::of(&[3.0]), Estimate { mean: 3.0, deviation: 0.0, standard_error: 0.0 });
         assert_eq!(Estimate::of(&[]), Estimate { mean: 0.0, deviation: 0.0, standard_error: 0.0 });
+    }
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
+        let found =
+            [0, 1, 50, 99, 100].map(|percent| percentile(&times, percent).map(|time| time.as_millis()));
+        assert_eq!(found, [1, 2, 100, 198, 200].map(Some));
+        assert_eq!(percentile(&times[..1], 99), Some(times[0]));
+        assert_eq!(percentile(&[], 50), None);
     }
 }

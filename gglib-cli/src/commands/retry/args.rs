@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gglib_core::retry::{RetryRules, preset};
 
 use crate::simulate::contention::Strategy;
+use crate::simulate::startup::Hint;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Retry {
@@ -57,6 +58,8 @@ pub(crate) enum Simulate {
     Layers(Layers),
     /// A server that is offered too much, and whose refusals come back every second
     Overload(Overload),
+    /// Clients that collide on the start-up of one model
+    Startup(Startup),
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +127,36 @@ pub(crate) struct Overload {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Startup {
+    /// Clients, which all begin at once
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// From the launch of the engine until it is ready
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "8s")]
+    pub(crate) load: Duration,
+    /// For one answer
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "100ms")]
+    pub(crate) service: Duration,
+    /// Answers at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) parallel: u32,
+    /// Requests that may wait
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) queue: u32,
+    /// What a refusal tells the client: an estimate from the queue, the policy's default, or nothing
+    #[arg(long, value_name = "KIND", default_value = Hint::Estimate.as_str(), value_parser = hint_parser())]
+    pub(crate) hint: Hint,
+    #[command(flatten)]
+    pub(crate) preset: Preset,
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Which policy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Preset {
@@ -141,6 +174,13 @@ fn strategy_parser() -> impl TypedValueParser<Value = Strategy> {
     PossibleValuesParser::new(Strategy::ALL.map(Strategy::as_str)).map(|name| {
         let mut all = Strategy::ALL.into_iter();
         all.find(|strategy| strategy.as_str() == name).expect("only names of strategies are possible")
+    })
+}
+
+fn hint_parser() -> impl TypedValueParser<Value = Hint> {
+    PossibleValuesParser::new(Hint::ALL.map(Hint::as_str)).map(|name| {
+        let mut all = Hint::ALL.into_iter();
+        all.find(|hint| hint.as_str() == name).expect("only names of hints are possible")
     })
 }
 
