@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::retry::Retry;
+
 /// Local models behind one dependable OpenAI-compatible endpoint.
 #[derive(Debug, Parser)]
 #[command(name = "gglib", version, disable_help_subcommand = true)]
@@ -38,6 +40,9 @@ pub(crate) enum Command {
     Model(Model),
     /// Show engines, queue and totals of the running endpoint
     Status(Status),
+    /// Show, explain and simulate retry policies
+    #[command(subcommand)]
+    Retry(Retry),
     /// Find, check or create the configuration
     #[command(subcommand)]
     Config(Config),

@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod model;
 mod question;
+pub(crate) mod retry;
 mod serve;
 mod status;
 mod up;
@@ -21,6 +22,7 @@ pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliEr
         Command::Q(args) => question::run(args, common).await,
         Command::Model(args) => model::run(&args, common),
         Command::Status(args) => status::run(&args, common).await,
+        Command::Retry(args) => Ok(retry::run(&args)),
         Command::Config(args) => config::run(&args, common),
         Command::Completions { shell } => Ok(completions::run(shell)),
     }

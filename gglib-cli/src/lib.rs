@@ -23,6 +23,7 @@ mod exit;
 mod install;
 mod settings;
 mod shutdown;
+pub mod simulate;
 mod ui;
 
 /// The command line as clap knows it, for the reference page and completions.

@@ -1,0 +1,21 @@
+//! `gglib retry`: what a retry policy does, shown without a server.
+
+use crate::exit::Exit;
+use crate::ui;
+
+pub(crate) use args::Retry;
+
+mod args;
+mod explain;
+mod simulate;
+mod table;
+mod text;
+
+pub(crate) fn run(args: &Retry) -> Exit {
+    ui::part(&match args {
+        Retry::Table(args) => table::show(args),
+        Retry::Explain(args) => explain::show(args),
+        Retry::Simulate(args) => simulate::show(args),
+    });
+    Exit::Success
+}

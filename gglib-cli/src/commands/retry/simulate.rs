@@ -1,0 +1,17 @@
+//! `gglib retry simulate`: the simulations, as tables.
+
+use super::args::Simulate;
+
+mod contention;
+mod layers;
+mod overload;
+mod startup;
+
+pub(super) fn show(args: &Simulate) -> String {
+    match args {
+        Simulate::Contention(args) => contention::show(args),
+        Simulate::Layers(args) => layers::show(args),
+        Simulate::Overload(args) => overload::show(args),
+        Simulate::Startup(args) => startup::show(args),
+    }
+}
