@@ -149,7 +149,7 @@ fn a_hand_rolled_sleep_loop_is_red() {
 fn a_call_of_decide_outside_of_a_registered_site_is_red() {
     let scratch = Scratch::new();
     scratch.append("gglib-proxy/src/lib.rs", "\nfn hint() { gglib_core::retry::decide(); }\n");
-    let expected = "gglib-proxy/src/lib.rs:3: `hint` calls `decide` and is not registered";
+    let expected = "gglib-proxy/src/lib.rs:3: `hint` asks the retry policy and is not registered";
     assert_eq!(scratch.findings(), [expected]);
 }
 
@@ -177,7 +177,7 @@ fn a_stale_row_is_red_whether_file_function_or_site_is_gone() {
     );
 
     scratch.write("gglib-runtime/src/client.rs", "//! A client.\n\n/// Asks once.\npub fn complete() {}\n");
-    let quiet = "docs/retry-sites.toml:2: stale row: `complete` neither waits nor calls `decide`";
+    let quiet = "docs/retry-sites.toml:2: stale row: `complete` neither waits, nor asks the retry policy, nor tries again";
     assert_eq!(scratch.findings(), [quiet]);
 
     fs::remove_file(scratch.root().join("gglib-runtime/src/client.rs")).unwrap();
@@ -260,4 +260,41 @@ fn a_stale_page_is_red_and_names_the_command() {
 
     assert_eq!(tables::write(scratch.root()).unwrap(), ["docs/src/reference/retry-sites.md"]);
     assert!(tables::check(scratch.root()).unwrap().is_clean());
+}
+
+#[test]
+fn what_hides_a_retry_is_red() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "gglib-proxy/src/clock.rs",
+        "//! Time.\npub async fn rest() { tokio::time::sleep(D).await }\n",
+    );
+    scratch.append(
+        "gglib-proxy/src/lib.rs",
+        "use crate::clock::rest as nap;
+         fn helped() { while busy() { nap(); } }
+         fn driven(s: &mut RetrySequence) { s.on_failure(f, now, unit, target); }
+         async fn sent() { if client.execute(r).await.is_err() { client.execute(r).await; } }
+         fn counted() { for attempt in 0..3 { go(); } }
+         async fn reconnect() {}
+         async fn again() { nap().await; again().await }
+         macro_rules! poll { ($x:expr) => { while $x { std::thread::sleep(D); } } }\n",
+    );
+    let said =
+        |item: &str, what: &str| format!("gglib-proxy/src/lib.rs: `{item}` {what} and is not registered");
+    let mut expected = [
+        said("helped", "waits inside a loop"),
+        said("driven", "asks the retry policy"),
+        said("sent", "sends a request again"),
+        said("counted", "counts tries in a loop"),
+        said("reconnect", "is named for doing something again"),
+        said("again", "waits and calls itself"),
+        said("poll!", "waits inside a loop"),
+    ];
+    let report = audit::retry::audit(scratch.root()).unwrap();
+    let found = report.findings.iter().map(|finding| format!("{}: {}", finding.path, finding.problem));
+    let mut found: Vec<_> = found.collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
 }

@@ -1,16 +1,16 @@
 //! Every site that repeats or re-issues work is in `docs/retry-sites.toml`, and the registry says the truth.
 //!
-//! A function is a site when it waits inside a loop (see [`visit`] for what that means) or calls `decide` or
-//! `decide_with`. The audit fails on a site without a row, on a row without a site, on a row that is wrong
+//! A function is a site when it waits inside a loop or by recursion, if only through helpers of its crate, when it
+//! calls `decide`, `decide_with` or a `RetrySequence`, when it sends a request again, and when its name or the
+//! counters of its loops say that it tries again (see [`visit`] and [`graph`]). The audit fails on a site without a row, on a row without a site, on a row that is wrong
 //! about `decide`, and on a one-shot that can happen more than once because it awaits inside a loop.
 //!
 //! Looked at is everything under `src/` of the workspace's crates, tests apart, except the crates that are
 //! not shipped and the policy itself in `gglib-core/src/retry`.
 //!
-//! What this first version does not see: a loop around a helper that waits, recursion, and code that a
-//! `macro_rules!` definition holds.
+//! What it does not see: waits behind a function of another crate, behind a function pointer or trait object whose
+//! name says nothing, and iterator chains and streams that repeat work without a loop.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -19,11 +19,13 @@ use crate::finding::{Finding, Report};
 use crate::registry::{self, FILE, Row, Shape};
 use crate::source;
 use crate::workspace::{self, Workspace};
-use visit::Function;
+use graph::Files;
 
+pub mod graph;
 pub mod visit;
 
 mod body;
+mod names;
 mod tokens;
 mod waits;
 
@@ -32,9 +34,6 @@ const NOT_SHIPPED: &[&str] = &["gglib-testkit", "xtask"];
 
 /// Where `decide` is defined and rendered: the policy itself, no site.
 const POLICY: &[&str] = &["gglib-core/src/retry.rs", "gglib-core/src/retry/"];
-
-/// The functions of one file by item path; files by path.
-type Files = BTreeMap<String, BTreeMap<String, Function>>;
 
 /// Compares the code of the workspace at `root` with its registry.
 pub fn audit(root: &Path) -> Result<Report> {
@@ -62,11 +61,14 @@ fn shipped_functions(root: &Path) -> Result<Files> {
     let workspace = Workspace::read(root)?;
     let mut files = Files::new();
     for package in workspace.packages.iter().filter(|package| !NOT_SHIPPED.contains(&package.name.as_str())) {
+        let mut of_crate = Files::new();
         for source in source::shipped(&workspace.root, workspace::directory(package))? {
             if !POLICY.iter().any(|policy| source.path.starts_with(policy)) {
-                files.insert(source.path, visit::functions(&source.tree));
+                of_crate.insert(source.path, visit::functions(&source.tree));
             }
         }
+        graph::follow(&mut of_crate);
+        files.append(&mut of_crate);
     }
     ensure!(!files.is_empty(), "no shipped source files under {}", workspace.root.display());
     Ok(files)
@@ -92,13 +94,15 @@ fn check_row(row: &Row, files: &Files, findings: &mut Vec<Finding>) {
     let Some(function) = functions.get(item) else {
         return stale(format!("stale row: `{}` has no function `{item}`", row.path));
     };
-    if row.shape != Shape::OneShot && function.waits.is_empty() && function.decides.is_empty() {
-        return stale(format!("stale row: `{item}` neither waits nor calls `decide`"));
+    if row.shape != Shape::OneShot && function.waits.is_empty() && function.site().is_none() {
+        return stale(format!(
+            "stale row: `{item}` neither waits, nor asks the retry policy, nor tries again"
+        ));
     }
     match (row.uses_decide, function.decides.first()) {
-        (true, None) => stale(format!("`{item}` is said to use `decide` and does not call it")),
+        (true, None) => stale(format!("`{item}` is said to use `decide` and does not ask the policy")),
         (false, Some(line)) => {
-            let problem = format!("`{item}` calls `decide`; its row says that it does not");
+            let problem = format!("`{item}` asks the retry policy; its row says that it does not");
             let remedy =
                 format!("only backoffs ask the policy: take the call out, or correct {FILE}:{}", row.line);
             findings.push(Finding::in_file(&row.path, problem, remedy).at(*line));
@@ -147,15 +151,15 @@ mod tests {
         let gone = problems(ONCE, ("g", Shape::OneShot, false));
         assert_eq!(gone, ["stale row: `a.rs` has no function `g`"]);
         let quiet = problems(ONCE, ("f", Shape::Control, false));
-        assert_eq!(quiet, ["stale row: `f` neither waits nor calls `decide`"]);
+        assert_eq!(quiet, ["stale row: `f` neither waits, nor asks the retry policy, nor tries again"]);
     }
 
     #[test]
     fn rows_that_are_wrong_about_decide_are_found() {
         let claimed = problems(POLLING, ("f", Shape::Backoff, true));
-        assert_eq!(claimed, ["`f` is said to use `decide` and does not call it"]);
+        assert_eq!(claimed, ["`f` is said to use `decide` and does not ask the policy"]);
         let denied = problems(ASKING, ("f", Shape::Control, false));
-        assert_eq!(denied, ["`f` calls `decide`; its row says that it does not"]);
+        assert_eq!(denied, ["`f` asks the retry policy; its row says that it does not"]);
     }
 
     #[test]

@@ -3,32 +3,30 @@
 use std::collections::HashSet;
 
 use proc_macro2::Span;
+use proc_macro2::TokenStream;
 use syn::visit::{self, Visit};
 use syn::{
-    Block, Expr, ExprAsync, ExprAwait, ExprCall, ExprField, ExprForLoop, ExprLoop, ExprMethodCall, ExprPath,
-    ExprWhile, Item, Local, Macro, Member, PatIdent,
+    Arm, BinOp, Block, Expr, ExprAssign, ExprAsync, ExprAwait, ExprBinary, ExprCall, ExprField, ExprForLoop,
+    ExprLoop, ExprMethodCall, ExprPath, ExprWhile, Item, Local, Macro, Member, PatIdent,
 };
 
+use super::graph::{Call, Callee};
 use super::visit::Function;
-use super::{tokens, waits};
+use super::{names, tokens, waits};
 use crate::imports::Imports;
 
 /// What `block`, the body of a function, does.
 pub(super) fn facts(block: &Block, imports: &Imports) -> Function {
-    let mut body = Body {
-        imports,
-        facts: Function::default(),
-        loops: Vec::new(),
-        timers: HashSet::new(),
-        enclosing_awaits: 0,
-    };
+    let mut body = Body::new(imports);
     body.visit_block(block);
-    let mut facts = body.facts;
-    for lines in [&mut facts.waits, &mut facts.waiting_loops, &mut facts.awaiting_loops, &mut facts.decides] {
-        lines.sort_unstable();
-        lines.dedup();
-    }
-    facts
+    body.finish()
+}
+
+/// What the definition of a macro does, in whatever of its arms.
+pub(super) fn macro_facts(definition: &TokenStream, imports: &Imports) -> Function {
+    let mut body = Body::new(imports);
+    tokens::scan(&mut body, definition.clone(), false);
+    body.finish()
 }
 
 /// The walk through one body.
@@ -40,6 +38,10 @@ pub(super) struct Body<'a> {
     /// Variables that hold a timer which nobody has awaited yet.
     timers: HashSet<String>,
     enclosing_awaits: usize,
+    /// How many spawning calls are around the current expression.
+    spawns: usize,
+    /// The requests sent so far in each block or arm around the current expression.
+    sent: Vec<Vec<Expr>>,
 }
 
 struct Loop {
@@ -48,8 +50,37 @@ struct Loop {
     awaits: bool,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    fn new(imports: &'a Imports) -> Self {
+        Self {
+            imports,
+            facts: Function::default(),
+            loops: Vec::new(),
+            timers: HashSet::new(),
+            enclosing_awaits: 0,
+            spawns: 0,
+            sent: Vec::new(),
+        }
+    }
+
+    fn finish(self) -> Function {
+        let mut facts = self.facts;
+        for lines in [
+            &mut facts.waits,
+            &mut facts.waiting_loops,
+            &mut facts.awaiting_loops,
+            &mut facts.decides,
+            &mut facts.resends,
+            &mut facts.counters,
+        ] {
+            lines.sort_unstable();
+            lines.dedup();
+        }
+        facts
+    }
+
     pub(super) fn enter_loop(&mut self, at: Span) {
+        self.facts.acts = true;
         self.loops.push(Loop { line: line(at), waits: false, awaits: false });
     }
 
@@ -65,19 +96,40 @@ impl Body<'_> {
     }
 
     pub(super) fn note_await(&mut self) {
+        self.facts.acts = true;
         self.loops.iter_mut().for_each(|around| around.awaits = true);
     }
 
     /// Takes note of a call of `name`; `arguments` counts the receiver.
     pub(super) fn note_call(&mut self, name: &str, at: Span, arguments: usize, awaited: bool) {
         if waits::is_wait(name, arguments, awaited) {
+            self.facts.sleeps |= self.spawns == 0 && !waits::bounds(name);
             self.note_wait(at);
+        }
+        if waits::drives_sequence(name, arguments) {
+            self.facts.decides.push(line(at));
+        }
+    }
+
+    /// Takes note of whom a call calls, unless it is spawned and so nobody waits for it.
+    pub(super) fn note_callee(&mut self, callee: Callee, at: Span) {
+        if self.spawns == 0 {
+            let in_loop = self.loops.last().map(|around| around.line);
+            self.facts.calls.push(Call { line: line(at), in_loop, callee });
+        }
+    }
+
+    /// Takes note of a variable that a loop binds or changes.
+    pub(super) fn note_changed(&mut self, variable: &str, at: Span) {
+        if !self.loops.is_empty() && names::counts(variable) {
+            self.facts.counters.push(line(at));
         }
     }
 
     /// Takes note of a name in an awaited expression that is not a call.
     pub(super) fn note_awaited_name(&mut self, name: &str, at: Span) {
         if waits::names_timer(name) || self.timers.contains(name) {
+            self.facts.sleeps |= self.spawns == 0;
             self.note_wait(at);
         }
     }
@@ -91,6 +143,41 @@ impl Body<'_> {
     /// The last segment of what `name` was imported as.
     pub(super) fn real_name(&self, name: &str) -> String {
         self.imports.resolve_names(vec![name.to_owned()]).pop().unwrap_or_default()
+    }
+
+    /// Takes note of a request, which is sent again when the same one was sent before it, or when a loop sends
+    /// copies of it.
+    fn note_send(&mut self, request: Expr, copies: bool, at: Span) {
+        let again = self.sent.iter().flatten().any(|sent| *sent == request);
+        if again || copies && !self.loops.is_empty() {
+            self.facts.resends.push(line(at));
+        }
+        if let Some(scope) = self.sent.last_mut() {
+            scope.push(request);
+        }
+    }
+
+    fn note_assigned(&mut self, target: &Expr) {
+        match target {
+            Expr::Path(path) => {
+                if let Some(variable) = path.path.get_ident() {
+                    self.note_changed(&variable.to_string(), variable.span());
+                }
+            }
+            Expr::Field(ExprField { member: Member::Named(name), .. }) => {
+                self.note_changed(&name.to_string(), name.span());
+            }
+            Expr::Unary(inner) => self.note_assigned(&inner.expr),
+            _ => {}
+        }
+    }
+
+    /// Walks what stands in a call of `name`.
+    fn within_call(&mut self, name: Option<&str>, walk: impl FnOnce(&mut Self)) {
+        let spawns = usize::from(name.is_some_and(|name| name.starts_with("spawn")));
+        self.spawns += spawns;
+        walk(self);
+        self.spawns -= spawns;
     }
 
     fn note_wait(&mut self, at: Span) {
@@ -160,6 +247,11 @@ impl Visit<'_> for Body<'_> {
     fn visit_expr_for_loop(&mut self, expr: &ExprForLoop) {
         self.visit_expr(&expr.expr);
         self.enter_loop(expr.for_token.span);
+        let mut bound = HashSet::new();
+        Names(&mut bound).visit_pat(&expr.pat);
+        for variable in bound {
+            self.note_changed(&variable, expr.for_token.span);
+        }
         self.visit_block(&expr.body);
         self.leave_loop();
     }
@@ -179,23 +271,68 @@ impl Visit<'_> for Body<'_> {
     }
 
     fn visit_expr_call(&mut self, call: &ExprCall) {
-        if let Some((name, at)) = self.callee(&call.func) {
-            self.note_call(&name, at, call.args.len(), self.is_awaited());
+        let callee = self.callee(&call.func);
+        if let Some((name, at)) = &callee {
+            self.note_call(name, *at, call.args.len(), self.is_awaited());
+            if let Expr::Path(path) = &*call.func {
+                self.note_callee(Callee::Path(self.imports.resolve(&path.path)), *at);
+            }
+            if names::sends(name, call.args.len()) && self.is_awaited() {
+                self.note_send(Expr::Call(call.clone()), call.args.iter().any(is_copy), *at);
+            }
         }
-        visit::visit_expr_call(self, call);
+        self.within_call(callee.as_ref().map(|(name, _)| name.as_str()), |body| {
+            visit::visit_expr_call(body, call);
+        });
     }
 
     fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
         let name = call.method.to_string();
         self.note_call(&name, call.method.span(), call.args.len() + 1, self.is_awaited());
         self.note_decide(&name, call.method.span());
-        visit::visit_expr_method_call(self, call);
+        let own = matches!(&*call.receiver, Expr::Path(path) if path.path.is_ident("self"));
+        let callee = if own { Callee::Own(name.clone()) } else { Callee::Method(name.clone()) };
+        self.note_callee(callee, call.method.span());
+        if names::sends(&name, call.args.len() + 1) && self.is_awaited() {
+            let copies = is_copy(&call.receiver) || call.args.iter().any(is_copy);
+            self.note_send(Expr::MethodCall(call.clone()), copies, call.method.span());
+        }
+        self.within_call(Some(&name), |body| visit::visit_expr_method_call(body, call));
+    }
+
+    /// Blocks and arms exclude each other, so what one of them sends is forgotten at its end.
+    fn visit_block(&mut self, block: &Block) {
+        self.sent.push(Vec::new());
+        visit::visit_block(self, block);
+        self.sent.pop();
+    }
+
+    fn visit_arm(&mut self, arm: &Arm) {
+        self.sent.push(Vec::new());
+        visit::visit_arm(self, arm);
+        self.sent.pop();
+    }
+
+    fn visit_expr_assign(&mut self, assign: &ExprAssign) {
+        self.note_assigned(&assign.left);
+        visit::visit_expr_assign(self, assign);
+    }
+
+    fn visit_expr_binary(&mut self, binary: &ExprBinary) {
+        if assigns(&binary.op) {
+            self.note_assigned(&binary.left);
+        }
+        visit::visit_expr_binary(self, binary);
     }
 
     /// A mention of `decide` counts without a call, so that passing it on hides nothing.
     fn visit_expr_path(&mut self, expr: &ExprPath) {
         if let Some((name, at)) = self.callee(&Expr::Path(expr.clone())) {
             self.note_decide(&name, at);
+            let resolved = self.imports.resolve(&expr.path);
+            if resolved.len() > 1 && resolved[resolved.len() - 2] == "RetrySequence" {
+                self.facts.decides.push(line(at));
+            }
         }
         if let (true, Some(variable)) = (self.is_awaited(), expr.path.get_ident()) {
             self.note_awaited_name(&variable.to_string(), variable.span());
@@ -207,6 +344,7 @@ impl Visit<'_> for Body<'_> {
         if let (true, Member::Named(name)) = (self.is_awaited(), &expr.member)
             && waits::names_timer(&name.to_string())
         {
+            self.facts.sleeps |= self.spawns == 0;
             self.note_wait(name.span());
         }
         visit::visit_expr_field(self, expr);
@@ -221,12 +359,36 @@ impl Visit<'_> for Body<'_> {
     }
 
     fn visit_macro(&mut self, mac: &Macro) {
-        let awaits = mac.path.segments.last().is_some_and(|last| waits::awaits(&last.ident.to_string()));
+        let Some(last) = mac.path.segments.last() else { return };
+        let awaits = waits::awaits(&last.ident.to_string());
+        self.note_callee(Callee::Macro(last.ident.to_string()), last.ident.span());
         if awaits {
             self.note_await();
         }
         tokens::scan(self, mac.tokens.clone(), awaits);
     }
+}
+
+/// Whether the argument or receiver is a copy, made so that the original can be sent again.
+fn is_copy(argument: &Expr) -> bool {
+    match argument {
+        Expr::MethodCall(call) => {
+            matches!(call.method.to_string().as_str(), "clone" | "try_clone") || is_copy(&call.receiver)
+        }
+        Expr::Try(inner) => is_copy(&inner.expr),
+        _ => false,
+    }
+}
+
+fn assigns(operator: &BinOp) -> bool {
+    matches!(
+        operator,
+        BinOp::AddAssign(_)
+            | BinOp::SubAssign(_)
+            | BinOp::MulAssign(_)
+            | BinOp::DivAssign(_)
+            | BinOp::ShlAssign(_)
+    )
 }
 
 /// Collects the variables that a pattern binds.
@@ -317,5 +479,39 @@ mod tests {
     fn decide_is_found_called_qualified_mentioned_and_as_a_method() {
         let code = "decide(p);\nretry::decide_with(p);\nx.map(decide);\npolicy.decide(1);\ndecided(p);";
         assert_eq!(body(code).decides, [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn driving_a_sequence_is_asking_the_policy() {
+        let code = "RetrySequence::begin(p);\nx.on_failure(&f, now, unit, &mut t);\nx.on_wake(now, &mut t);";
+        assert_eq!(body(code).decides, [2, 3, 4]);
+        assert_eq!(body("use retry::RetrySequence as Seq;\nSeq::begin(p);").decides, [3]);
+        assert_eq!(body("layer.on_failure(f); x.on_wake();").decides, [0; 0]);
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_is_found() {
+        let twice = "if client.execute(r).await.is_err() {\nclient.execute(r).await?; }";
+        assert_eq!(body(twice).resends, [3]);
+        assert_eq!(body("match r.send().await { Ok(x) => x, Err(_) =>\nr.send().await? }").resends, [3]);
+        assert_eq!(body("loop {\nclient.execute(r.try_clone()?).await; }").resends, [3]);
+        assert_eq!(body("while again {\nr.clone().send().await; }").resends, [3]);
+    }
+
+    #[test]
+    fn other_requests_and_exclusive_ones_are_no_resends() {
+        assert_eq!(body("client.execute(a).await; client.execute(b).await;").resends, [0; 0]);
+        assert_eq!(body("if x { r.send().await } else { r.send().await }").resends, [0; 0]);
+        assert_eq!(body("for url in urls { client.execute(get(url)).await; }").resends, [0; 0]);
+        assert_eq!(body("channel.send(x).await; channel.send(x).await;").resends, [0; 0]);
+    }
+
+    #[test]
+    fn counters_of_tries_are_found_where_a_loop_binds_or_changes_them() {
+        assert_eq!(body("for attempt in 0..3 { go(); }").counters, [2]);
+        assert_eq!(body("loop {\nretries += 1; }").counters, [3]);
+        assert_eq!(body("while go() {\nself.backoff = self.backoff * 2; }").counters, [3]);
+        assert_eq!(body("let attempts = 3; loop { go(attempts); }").counters, [0; 0]);
+        assert_eq!(body("stats.retries += 1;").counters, [0; 0]);
     }
 }

@@ -1,8 +1,9 @@
 //! Scans the tokens of a macro call, which `syn` does not parse.
 
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 
 use super::body::Body;
+use super::graph::Callee;
 use super::waits;
 
 /// Takes note of what stands in a macro's tokens; `awaited` says that the macro awaits what stands in it.
@@ -22,6 +23,9 @@ pub(super) fn scan(body: &mut Body<'_>, tokens: TokenStream, awaited: bool) {
                     open_loops += 1;
                 } else {
                     name(body, &ident, arguments, &before, awaited);
+                    if before.name == "for" || tokens.peek().is_some_and(is_assigning) {
+                        body.note_changed(&ident.to_string(), ident.span());
+                    }
                 }
                 before = Before { name: ident.to_string(), ..Before::default() };
             }
@@ -83,12 +87,21 @@ fn name(body: &mut Body<'_>, ident: &Ident, arguments: Option<usize>, before: &B
     match arguments {
         Some(arguments) => {
             body.note_call(&real_name, ident.span(), arguments + usize::from(before.dot), true);
+            let callee =
+                if before.dot { Callee::Method(name) } else { Callee::Path(vec![real_name.clone()]) };
+            body.note_callee(callee, ident.span());
             body.note_decide(&real_name, ident.span());
         }
         None if before.dot && name == "await" => body.note_await(),
         None if awaited => body.note_awaited_name(&name, ident.span()),
         None => {}
     }
+}
+
+/// Whether the token begins an assigning operator such as `+=`.
+fn is_assigning(token: &TokenTree) -> bool {
+    let TokenTree::Punct(punct) = token else { return false };
+    punct.spacing() == Spacing::Joint && matches!(punct.as_char(), '+' | '-' | '*')
 }
 
 fn is_dot(token: &TokenTree) -> bool {
@@ -165,6 +178,13 @@ mod tests {
         );
         assert_eq!(body("debug!(\"{}\", retry::decide(p));").decides, [2]);
         assert_eq!(body("debug!(decide = 1, \"decide\");").decides, [0; 0]);
+    }
+
+    #[test]
+    fn counters_are_seen_in_macros() {
+        assert_eq!(body("stream! { for attempt in 0..3 { yield 1; } }").counters, [2]);
+        assert_eq!(body("stream! { loop {\nretries += 1; } }").counters, [3]);
+        assert_eq!(body("debug!(attempt, \"{}\", a + retries);").counters, [0; 0]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Finds, function by function, where code waits, loops and asks the retry policy.
+//! Finds, function by function, where code waits, loops, asks the retry policy and does things again.
 //!
 //! **A wait** is a call whose last path segment or method is `sleep`, `sleep_until`, `recv_timeout`,
 //! `wait_timeout`, `wait_timeout_while`, `park_timeout` or `poll_tick`; a call of `tick`, `pause`, `timeout`
@@ -11,15 +11,24 @@
 //!
 //! **Macros** are opaque to `syn`, so their tokens are scanned: the same names in call position count as
 //! awaited, the keywords `loop`, `while` and `for` open a loop up to the end of the next braces, and in a macro
-//! whose name contains `select` or `join` everything is awaited, timer variables included.
+//! whose name contains `select` or `join` everything is awaited, timer variables included. What a `macro_rules!`
+//! definition holds is scanned in the same way and belongs to the item `name!`.
+//!
+//! **Doing things again** shows in a request that was sent before or whose copies a loop sends (`execute`, `fetch`,
+//! `request`, `send_request`, a builder's `send`), in a function that is named for it (`retry`, `reconnect`,
+//! `resend`, …) and awaits, loops or waits, and in a loop that binds or changes a counter named for tries
+//! (`attempt`, `retries`, `backoff`, …).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use syn::visit::{self, Visit};
-use syn::{Block, File, Ident, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, TraitItemFn, Type};
+use syn::{
+    Block, File, ImplItemFn, ItemFn, ItemImpl, ItemMacro, ItemMod, ItemTrait, Signature, TraitItemFn, Type,
+};
 
-use super::body;
+use super::graph::Call;
+use super::{body, names};
 use crate::imports::Imports;
 
 /// What one function does, by line (counted from 1).
@@ -31,15 +40,36 @@ pub struct Function {
     pub waiting_loops: Vec<usize>,
     /// Loops that await anything.
     pub awaiting_loops: Vec<usize>,
-    /// Mentions of `decide` or `decide_with`.
+    /// Mentions of `decide` or `decide_with`, and calls that make or drive a `RetrySequence`.
     pub decides: Vec<usize>,
+    /// Requests that are sent again.
+    pub resends: Vec<usize>,
+    /// Counters of tries that a loop binds or changes.
+    pub counters: Vec<usize>,
+    /// Its own line, when it is named for doing something again and does anything.
+    pub named: Option<usize>,
+    /// Whether it awaits or loops.
+    pub acts: bool,
+    /// Whether time passes in it that is not bounded work: what it spawns and its timeouts apart.
+    pub sleeps: bool,
+    /// Whether a wait is in a loop because the function calls itself, if only through others.
+    pub recurs: bool,
+    /// What it calls.
+    pub calls: Vec<Call>,
 }
 
 impl Function {
     /// Where and why the function has to be registered; `None` when it need not be.
     pub fn site(&self) -> Option<(usize, &'static str)> {
-        let waits = self.waiting_loops.first().map(|line| (*line, "waits inside a loop"));
-        waits.or_else(|| self.decides.first().map(|line| (*line, "calls `decide`")))
+        let repeats = if self.recurs { "waits and calls itself" } else { "waits inside a loop" };
+        let signs = [
+            (self.waiting_loops.first(), repeats),
+            (self.decides.first(), "asks the retry policy"),
+            (self.resends.first(), "sends a request again"),
+            (self.counters.first(), "counts tries in a loop"),
+            (self.named.as_ref(), "is named for doing something again"),
+        ];
+        signs.into_iter().find_map(|(line, what)| Some((*line?, what)))
     }
 
     /// Adds what another function of the same name does, say for another platform.
@@ -48,11 +78,18 @@ impl Function {
         self.waiting_loops.extend(other.waiting_loops);
         self.awaiting_loops.extend(other.awaiting_loops);
         self.decides.extend(other.decides);
+        self.resends.extend(other.resends);
+        self.counters.extend(other.counters);
+        self.calls.extend(other.calls);
+        self.named = self.named.or(other.named);
+        self.acts |= other.acts;
+        self.sleeps |= other.sleeps;
+        self.recurs |= other.recurs;
     }
 }
 
 /// Every function of `file` by its item path: `function`, `Type::method`, `module::function`,
-/// `outer::nested`.
+/// `outer::nested`, `macro!`.
 pub fn functions(file: &File) -> BTreeMap<String, Function> {
     let imports = Imports::of(file);
     let mut finder = Finder { imports: &imports, scope: Vec::new(), found: BTreeMap::new() };
@@ -74,15 +111,22 @@ impl Finder<'_> {
         self.scope.pop();
     }
 
-    fn function(&mut self, name: &Ident, block: &Block) {
-        let facts = body::facts(block, self.imports);
-        self.within(name.to_string(), |finder| {
-            match finder.found.entry(finder.scope.join("::")) {
-                Entry::Occupied(mut known) => known.get_mut().absorb(facts),
-                Entry::Vacant(new) => _ = new.insert(facts),
-            }
+    fn function(&mut self, signature: &Signature, block: &Block) {
+        let name = signature.ident.to_string();
+        let mut facts = body::facts(block, self.imports);
+        let acts = facts.acts || facts.sleeps || signature.asyncness.is_some();
+        facts.named = (acts && names::repeats(&name)).then(|| signature.ident.span().start().line);
+        self.within(name, |finder| {
+            finder.add(facts);
             visit::visit_block(finder, block);
         });
+    }
+
+    fn add(&mut self, facts: Function) {
+        match self.found.entry(self.scope.join("::")) {
+            Entry::Occupied(mut known) => known.get_mut().absorb(facts),
+            Entry::Vacant(new) => _ = new.insert(facts),
+        }
     }
 }
 
@@ -99,17 +143,24 @@ impl Visit<'_> for Finder<'_> {
         self.within(item.ident.to_string(), |finder| visit::visit_item_trait(finder, item));
     }
 
+    fn visit_item_macro(&mut self, item: &ItemMacro) {
+        if let Some(name) = &item.ident {
+            let facts = body::macro_facts(&item.mac.tokens, self.imports);
+            self.within(format!("{name}!"), |finder| finder.add(facts));
+        }
+    }
+
     fn visit_item_fn(&mut self, item: &ItemFn) {
-        self.function(&item.sig.ident, &item.block);
+        self.function(&item.sig, &item.block);
     }
 
     fn visit_impl_item_fn(&mut self, item: &ImplItemFn) {
-        self.function(&item.sig.ident, &item.block);
+        self.function(&item.sig, &item.block);
     }
 
     fn visit_trait_item_fn(&mut self, item: &TraitItemFn) {
         if let Some(block) = &item.default {
-            self.function(&item.sig.ident, block);
+            self.function(&item.sig, block);
         }
     }
 }
@@ -173,5 +224,21 @@ mod tests {
         let code = "#[cfg(unix)] fn f() { loop { sleep(d); } }\n#[cfg(windows)] fn f() { decide(); }";
         let both = &found(code)["f"];
         assert_eq!((both.waiting_loops.as_slice(), both.decides.as_slice()), (&[1][..], &[2][..]));
+    }
+    #[test]
+    fn a_macro_definition_is_an_item() {
+        let code = "macro_rules! again { ($e:expr, $d:expr) => { loop { $e; std::thread::sleep($d); } } }";
+        assert_eq!(waiting(code), ["again!"]);
+        let inside = "fn f() { macro_rules! nap { () => { while x { sleep(d).await } } } nap!(); }";
+        assert_eq!(waiting(inside), ["f::nap!"]);
+    }
+
+    #[test]
+    fn a_name_counts_when_the_function_acts() {
+        let named = |code| found(code)["retry"].named;
+        assert_eq!(named("\nasync fn retry() {}"), Some(2));
+        assert_eq!(named("fn retry() { for x in xs {} }"), Some(1));
+        assert_eq!(named("fn retry() { thread::sleep(d) }"), Some(1));
+        assert_eq!(named("fn retry() -> Policy { Policy::new() }"), None);
     }
 }

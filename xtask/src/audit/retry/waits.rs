@@ -57,7 +57,18 @@ pub(super) fn awaits(macro_name: &str) -> bool {
     macro_name.contains("select") || macro_name.contains("join")
 }
 
+/// Whether a wait of this name only bounds other work, and ends with it.
+pub(super) fn bounds(name: &str) -> bool {
+    name.contains("timeout") && name != "park_timeout"
+}
+
 /// Whether a function of this name asks the retry policy.
 pub(super) fn is_decide(name: &str) -> bool {
     matches!(name, "decide" | "decide_with")
+}
+
+/// Whether a method of this name drives a `RetrySequence`; `arguments` counts the receiver and tells it from
+/// callbacks of the same name.
+pub(super) fn drives_sequence(name: &str, arguments: usize) -> bool {
+    matches!((name, arguments), ("on_failure", 5) | ("on_wake", 3))
 }
