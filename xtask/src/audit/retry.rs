@@ -1,7 +1,7 @@
 //! Every site that repeats or re-issues work is in `docs/retry-sites.toml`, and the registry says the truth.
 //!
-//! A function is a site when it waits inside a loop (see [`visit`] for what that means) or calls `decide` or
-//! `decide_with`. The audit fails on a site without a row, on a row without a site, on a row that is wrong
+//! A function is a site when it waits inside a loop (see [`visit`] for what that means) or calls `decide`,
+//! `decide_with` or `RetrySequence::on_failure`, which calls it. The audit fails on a site without a row, on a row without a site, on a row that is wrong
 //! about `decide`, and on a one-shot that can happen more than once because it awaits inside a loop.
 //!
 //! Looked at is everything under `src/` of the workspace's crates, tests apart, except the crates that are

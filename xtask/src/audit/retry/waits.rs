@@ -57,7 +57,7 @@ pub(super) fn awaits(macro_name: &str) -> bool {
     macro_name.contains("select") || macro_name.contains("join")
 }
 
-/// Whether a function of this name asks the retry policy.
+/// Whether a function of this name asks the retry policy: by itself, or through a `RetrySequence`.
 pub(super) fn is_decide(name: &str) -> bool {
-    matches!(name, "decide" | "decide_with")
+    matches!(name, "decide" | "decide_with" | "on_failure")
 }
