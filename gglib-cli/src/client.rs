@@ -24,6 +24,14 @@ pub(crate) fn policy(config: &Config, no_retry: bool) -> RetryPolicy {
     if no_retry { RetryPolicy::disabled() } else { config.retry }
 }
 
+/// A client of the endpoint at `url` that tells of its waits.
+pub(crate) fn completions(url: &str, policy: RetryPolicy) -> Result<CompletionClient, CliError> {
+    let upstream = HttpUpstream::new(url, None)?;
+    let name = upstream.authority().to_owned();
+    let client = CompletionClient::new(Arc::new(upstream), policy).with_name(&name);
+    Ok(client.with_observer(Arc::new(ui::RetryNotices)))
+}
+
 /// One conversation's client.
 pub(crate) struct Client {
     completions: CompletionClient,
@@ -32,9 +40,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(url: &str, model: String, policy: RetryPolicy) -> Result<Self, CliError> {
-        let upstream = Arc::new(HttpUpstream::new(url, None)?);
-        let completions = CompletionClient::new(upstream, policy).with_observer(Arc::new(ui::RetryNotices));
-        Ok(Self { completions, model })
+        Ok(Self { completions: completions(url, policy)?, model })
     }
 
     /// Streams the answer to `messages` to standard output and returns its text.

@@ -81,7 +81,9 @@ impl CliError {
             Self::Discover(_) | Self::Install(_) | Self::DataDir(_) => Exit::Install,
             Self::AddressTaken(_) | Self::Listen { .. } => Exit::Listen,
             Self::Unreachable(_) | Self::Strange { .. } => Exit::Unreachable,
-            Self::Completion(CompletionError::GaveUp { .. }) => Exit::GaveUp,
+            Self::Completion(CompletionError::GaveUp { .. } | CompletionError::CircuitOpen { .. }) => {
+                Exit::GaveUp
+            }
             Self::Completion(_) => Exit::Rejected,
             Self::Http(_) => Exit::Usage,
             Self::Launcher(_) | Self::Serve(_) | Self::Stdin(_) | Self::Runtime(_) => Exit::Failure,

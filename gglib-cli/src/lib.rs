@@ -21,6 +21,7 @@ mod endpoint;
 mod error;
 mod exit;
 mod install;
+mod notice;
 mod settings;
 mod shutdown;
 pub mod simulate;

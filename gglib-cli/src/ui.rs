@@ -10,6 +10,8 @@ use gglib_runtime::install::{Event, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
+use crate::notice;
+
 /// What `gglib` alone prints.
 pub(crate) fn overview() {
     println!(
@@ -99,10 +101,8 @@ pub(crate) struct RetryNotices;
 
 impl Observer for RetryNotices {
     fn notice(&self, notice: &Notice<'_>) {
-        // Success speaks for itself, and a give-up is the command's error.
-        if let Notice::Waiting { attempt, max_attempts, delay, cause } = notice {
-            let delay = delay.as_secs_f64();
-            eprintln!("{cause}; trying again in {delay:.1} s ({} of {max_attempts})", attempt + 1);
+        if let Some(text) = notice::wait(notice) {
+            eprintln!("{text}");
         }
     }
 }

@@ -216,13 +216,25 @@ fn q_obeys_the_attempts_variable_and_the_servers_hint_and_says_why_it_gave_up() 
     let env = [("GGLIB_LLM_RETRY_MAX_ATTEMPTS", "2")];
     let output = gglib_with(home().path(), &["q", "Hello?", "--model", "m", "--url", &url], &env, "");
     assert!(output.starts_with("exit 8\n"), "{output}");
-    assert!(output.contains("503 model_loading: busy; trying again in "), "{output}");
+    assert!(output.contains("model is loading, trying again in "), "{output}");
     assert!(output.contains("(2 of 2)"), "{output}");
     assert!(output.contains("error: gave up after 2 attempts in "), "{output}");
     assert!(output.contains("(attempts exhausted): 503 model_loading: busy"), "{output}");
     let times: Vec<Instant> = times.try_iter().collect();
     assert_eq!(times.len(), 2);
     assert!(times[1] - times[0] >= Duration::from_secs(1), "{times:?}");
+}
+
+#[test]
+fn q_says_who_does_not_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    drop(listener);
+    let env = [("GGLIB_LLM_RETRY_MAX_ATTEMPTS", "2")];
+    let url = format!("http://{address}/v1");
+    let output = gglib_with(home().path(), &["q", "Hello?", "--model", "m", "--url", &url], &env, "");
+    assert!(output.starts_with("exit 8\n"), "{output}");
+    assert!(output.contains(&format!("\nno answer from {address}, trying again in ")), "{output}");
 }
 
 #[test]

@@ -1,41 +1,47 @@
 //! The completion client: one chat completion, asked for until it is answered or the policy gives up.
 //!
-//! This is the one place that sends the same request again. Between two attempts stands
-//! [`retry::decide_with`]; what may be repeated is [`classify`]'s to say; and
-//! from the first content that was handed on, nothing is repeated any more.
+//! This is the one place that sends the same request again. Between two attempts stands the [`RetrySequence`] of
+//! core, which knows the rules, the budget and the breaker; what it needs to know of a failure are its
+//! [facts](Failure::facts); and from the first content that was handed on, nothing is repeated any more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use gglib_core::api::body::JsonObject;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::Upstream;
-use gglib_core::retry::{self, GiveUpReason, RetryDecision, RetryPolicy};
+use gglib_core::retry::{self, GiveUpReason, Next, RetryRules, RetrySequence};
 use tokio::time::Instant;
 
 pub use attempt::Timeouts;
-pub use classify::{Class, classify};
 pub use delta::{Delta, ToolCallFragment, Usage};
 pub use deltas::Deltas;
 pub use error::{CompletionError, Failure};
 pub use observer::{Notice, Observer};
 pub use pause::{Pause, Sleep};
 
+use call::{Call, Shared};
+
 mod attempt;
-mod classify;
+mod call;
 mod delta;
 mod deltas;
 mod error;
+mod facts;
 mod observer;
 mod pause;
 mod reading;
 
-/// Asks an OpenAI-compatible upstream for chat completions, and asks again by a [`RetryPolicy`].
+/// Asks an OpenAI-compatible upstream for chat completions, and asks again by [`RetryRules`].
 ///
 /// A request is repeated only inside its idempotency window: from sending until the first content (text,
 /// reasoning or a tool call) is handed on. A plain answer is handed on whole, so its window lasts until then.
 /// Dropping the future of a call, or the [`Deltas`], ends it: nothing is sent afterwards.
+///
+/// A client and its clones share the upstream's [budget](retry::RetryBudget) and
+/// [breaker](retry::CircuitBreaker): so make one client per base URL, and clone it. The budget allows the retries of
+/// one call in 10 s, and a tenth of the calls on top. The breaker opens when 3 calls in a row have failed, for 60 s.
+/// Each attempt carries its number as [`ATTEMPT_HEADER`](retry::ATTEMPT_HEADER).
 ///
 /// `total_deadline` of the policy bounds the *sequence*: no attempt begins after it. It does not cut one short
 /// that is under way, since waiting for a model to load is progress; [`Timeouts`] bound the single attempt.
@@ -62,7 +68,9 @@ mod reading;
 #[derive(Clone)]
 pub struct CompletionClient {
     upstream: Arc<dyn Upstream>,
-    policy: RetryPolicy,
+    name: Arc<str>,
+    rules: Arc<RetryRules>,
+    shared: Arc<Shared>,
     timeouts: Timeouts,
     observer: Option<Arc<dyn Observer>>,
     pause: Arc<dyn Pause>,
@@ -71,10 +79,15 @@ pub struct CompletionClient {
 
 impl CompletionClient {
     /// A client of `upstream` that sleeps on tokio's clock and draws its jitter from the thread's generator.
-    pub fn new(upstream: Arc<dyn Upstream>, policy: RetryPolicy) -> Self {
+    ///
+    /// `rules` may be a [`RetryPolicy`](retry::RetryPolicy), for gglib's own rules with its numbers.
+    pub fn new(upstream: Arc<dyn Upstream>, rules: impl Into<RetryRules>) -> Self {
+        let rules = rules.into();
         Self {
             upstream,
-            policy,
+            name: "the upstream".into(),
+            shared: Arc::new(Shared::new(&rules)),
+            rules: Arc::new(rules),
             timeouts: Timeouts::default(),
             observer: None,
             pause: Arc::new(Sleep),
@@ -82,7 +95,14 @@ impl CompletionClient {
         }
     }
 
-    /// Tells `observer` of every wait, of a success after one, and of giving up.
+    /// Calls the upstream `name` in notices, errors and the log: its base URL, say.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Tells `observer` of everything that happens in a backoff sequence.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
@@ -115,7 +135,7 @@ impl CompletionClient {
     /// `stream` in the body is set to false if it is true.
     pub async fn complete(&self, body: Bytes) -> Result<Bytes, CompletionError> {
         let body = prepare(body, Shape::Plain)?;
-        self.repeat(|| attempt::plain(&*self.upstream, self.timeouts, body.clone())).await
+        self.repeat(|number| attempt::plain(&*self.upstream, self.timeouts, body.clone(), number)).await
     }
 
     /// The answer to the chat completion that `body` (a JSON object) asks for, piece by piece.
@@ -124,87 +144,59 @@ impl CompletionClient {
     /// set to true if it is not; `n` must be 1 or absent, because the pieces do not say whose they are.
     pub async fn stream(&self, body: Bytes) -> Result<Deltas, CompletionError> {
         let body = prepare(body, Shape::Stream)?;
-        self.repeat(|| attempt::stream(&*self.upstream, self.timeouts, body.clone())).await
+        self.repeat(|number| attempt::stream(&*self.upstream, self.timeouts, body.clone(), number)).await
     }
 
-    /// The backoff loop.
-    async fn repeat<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, CompletionError>
+    /// The backoff loop. Dropping it cancels the sequence.
+    async fn repeat<T, F>(&self, attempt: impl Fn(u32) -> F) -> Result<T, CompletionError>
     where
         F: Future<Output = Result<T, Failure>>,
     {
         let start = Instant::now();
-        let mut sequence = Sequence { attempts: 0, waited: Duration::ZERO };
-        let mut previous_delay = self.policy.initial_backoff;
+        let (mut call, mut next) = Call::begin(&self.shared, &self.rules, &self.name, self.observer.as_ref());
+        let mut last = None;
         loop {
-            sequence.attempts += 1;
-            let failure = match attempt().await {
-                Ok(answer) => {
-                    self.succeeded(&sequence);
-                    return Ok(answer);
+            next = match next {
+                Next::Attempt => match attempt(call.attempts()).await {
+                    Ok(answer) => {
+                        call.succeed();
+                        return Ok(answer);
+                    }
+                    Err(failure) => {
+                        let unit = (self.jitter)();
+                        let failure = &*last.insert(failure);
+                        call.step(Some(failure), |sequence, now, target| {
+                            sequence.on_failure(&failure.facts(), now, unit, target)
+                        })
+                    }
+                },
+                Next::Wait { delay } => {
+                    self.pause.pause(delay).await;
+                    call.step(last.as_ref(), RetrySequence::on_wake)
                 }
-                Err(failure) => failure,
-            };
-            let Class::Retryable { hint } = classify(&failure) else {
-                return Err(CompletionError::Rejected(failure.into_error()));
-            };
-            let decision = retry::decide_with(
-                &self.policy,
-                sequence.attempts,
-                hint,
-                start.elapsed(),
-                (self.jitter)(),
-                previous_delay,
-            );
-            let delay = match decision {
-                RetryDecision::Retry { after } => after,
-                RetryDecision::GiveUp(reason) => return Err(self.give_up(reason, &sequence, start, failure)),
-            };
-            self.notice(&Notice::Waiting {
-                attempt: sequence.attempts,
-                max_attempts: self.policy.max_attempts,
-                delay,
-                cause: &failure,
-            });
-            self.pause.pause(delay).await;
-            sequence.waited += delay;
-            previous_delay = delay;
-            // A machine that was suspended in the meantime wakes up long after the deadline.
-            if start.elapsed() >= self.policy.total_deadline {
-                return Err(self.give_up(GiveUpReason::DeadlineExceeded, &sequence, start, failure));
+                Next::GiveUp { reason, retry_at } => {
+                    let now = self.shared.now();
+                    let retry_after = retry_at.map(|at| at.saturating_since(now));
+                    return Err(match (last, reason) {
+                        (None, _) => CompletionError::CircuitOpen {
+                            upstream: Arc::clone(&self.name),
+                            retry_after: retry_after.unwrap_or_default(),
+                        },
+                        (Some(last), GiveUpReason::NotRetryable) => {
+                            CompletionError::Rejected(last.into_error())
+                        }
+                        (Some(last), reason) => CompletionError::GaveUp {
+                            reason,
+                            attempts: call.attempts(),
+                            elapsed: start.elapsed(),
+                            last: Box::new(last),
+                            retry_after,
+                        },
+                    });
+                }
             }
         }
     }
-
-    fn succeeded(&self, sequence: &Sequence) {
-        if sequence.attempts > 1 {
-            self.notice(&Notice::Recovered { attempts: sequence.attempts, waited: sequence.waited });
-        }
-    }
-
-    fn give_up(
-        &self,
-        reason: GiveUpReason,
-        sequence: &Sequence,
-        start: Instant,
-        last: Failure,
-    ) -> CompletionError {
-        let (attempts, elapsed) = (sequence.attempts, start.elapsed());
-        self.notice(&Notice::GaveUp { reason, attempts, elapsed, last: &last });
-        CompletionError::GaveUp { reason, attempts, elapsed, last: Box::new(last) }
-    }
-
-    fn notice(&self, notice: &Notice<'_>) {
-        if let Some(observer) = &self.observer {
-            observer.notice(notice);
-        }
-    }
-}
-
-/// What a backoff sequence has come to.
-struct Sequence {
-    attempts: u32,
-    /// In pauses.
-    waited: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -82,6 +82,11 @@ impl HttpUpstream {
         Ok(Self { client, base, key })
     }
 
+    /// Host and port as in the base URL, such as `127.0.0.1:8080`: a short name for people.
+    pub fn authority(&self) -> &str {
+        self.base.authority()
+    }
+
     /// Asks for `path` (`/status`, `/v1/models`) and waits for the whole answer, whatever its status: 10 s at
     /// most, the connection included.
     pub async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), UpstreamError> {

@@ -1,13 +1,10 @@
 //! `gglib up`: from nothing to a first answer, in five steps, each of which may be done already.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use gglib_core::config::Config;
 use gglib_core::model::ModelSpec;
-use gglib_runtime::completion::CompletionClient;
-use gglib_runtime::http::HttpUpstream;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -133,8 +130,7 @@ fn write_config(path: &Path, args: &Up, model: &str, added: Option<&ModelSpec>) 
 
 /// One real request through the endpoint.
 async fn ask(url: &str, model: &str, config: &Config) -> Result<String, CliError> {
-    let upstream = Arc::new(HttpUpstream::new(url, None)?);
-    let client = CompletionClient::new(upstream, config.retry).with_observer(Arc::new(ui::RetryNotices));
+    let client = client::completions(url, config.retry)?;
     let body = json!({
         "model": model,
         "messages": [{ "role": "user", "content": QUESTION }],

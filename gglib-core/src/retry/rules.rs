@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::failure::Class;
 use super::policy::RetryPolicy;
+use super::preset;
 use super::status::StatusSet;
 
 /// Everything that decides over a backoff sequence: which failures are retried, and how.
@@ -53,5 +54,12 @@ impl RetryRules {
     /// The policy for failures of `class`.
     pub fn policy_for(&self, class: Class) -> &RetryPolicy {
         self.per_class.get(&class).unwrap_or(&self.policy)
+    }
+}
+
+/// gglib's own rules, with the numbers of `policy`.
+impl From<RetryPolicy> for RetryRules {
+    fn from(policy: RetryPolicy) -> Self {
+        Self { policy, ..preset::gglib() }
     }
 }

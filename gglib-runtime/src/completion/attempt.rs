@@ -6,9 +6,9 @@ use bytes::Bytes;
 use gglib_core::api::chunk::Probe;
 use gglib_core::api::error::{ApiError, Code, ErrorCode};
 use gglib_core::ports::Upstream;
-use gglib_core::retry::hint;
+use gglib_core::retry::{ATTEMPT_HEADER, Advice, hint};
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderValue, Request, response};
+use http::{HeaderName, HeaderValue, Request, response};
 
 use super::reading::{Body, Clock};
 use super::{Deltas, Failure};
@@ -38,14 +38,15 @@ impl Default for Timeouts {
     }
 }
 
-/// Asks for a plain answer.
+/// Asks for a plain answer; `number` counts the attempts from 1.
 pub(super) async fn plain(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
     body: Bytes,
+    number: u32,
 ) -> Result<Bytes, Failure> {
     let unlimited = Timeouts { headers: Duration::MAX, idle: Duration::MAX, ..timeouts };
-    let (_, body) = send(upstream, unlimited, request(body, JSON)).await?;
+    let (_, body) = send(upstream, unlimited, request(body, JSON, number)).await?;
     let answer = body.whole().await?;
     match Probe::parse(&answer) {
         Ok(probe) if probe.error => Err(Failure::Event(error_inside(&answer))),
@@ -54,13 +55,14 @@ pub(super) async fn plain(
     }
 }
 
-/// Asks for a stream, and reads it up to its first content.
+/// Asks for a stream, and reads it up to its first content; `number` counts the attempts from 1.
 pub(super) async fn stream(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
     body: Bytes,
+    number: u32,
 ) -> Result<Deltas, Failure> {
-    let (head, body) = send(upstream, timeouts, request(body, EVENTS)).await?;
+    let (head, body) = send(upstream, timeouts, request(body, EVENTS, number)).await?;
     match head.headers.get(CONTENT_TYPE) {
         Some(kind) if !kind.as_bytes().starts_with(EVENTS.as_bytes()) => {
             let kind = String::from_utf8_lossy(kind.as_bytes()).into_owned();
@@ -75,9 +77,10 @@ pub(super) async fn stream(
     }
 }
 
-fn request(body: Bytes, accept: HeaderValue) -> Request<Bytes> {
+fn request(body: Bytes, accept: HeaderValue, number: u32) -> Request<Bytes> {
     let mut request = Request::post(PATH).body(body).expect("the path is a URI");
-    request.headers_mut().extend([(CONTENT_TYPE, JSON), (ACCEPT, accept)]);
+    let attempt = (HeaderName::from_static(ATTEMPT_HEADER), HeaderValue::from(number));
+    request.headers_mut().extend([(CONTENT_TYPE, JSON), (ACCEPT, accept), attempt]);
     request
 }
 
@@ -108,7 +111,7 @@ async fn refusal(head: &response::Parts, body: Body) -> Failure {
         };
     error.status = head.status;
     error.retry_after = hint::parse(&head.headers, unix_now()).or_else(|| hint_inside(&error));
-    error.should_retry = advice(&head.headers);
+    error.should_retry = Advice::parse(&head.headers).map(|advice| advice == Advice::Retry);
     Failure::Status(error)
 }
 
@@ -133,15 +136,6 @@ pub(super) fn malformed(message: String) -> Failure {
 /// `error.metadata.retry_after_ms`, by which our proxy gives the unrounded hint.
 fn hint_inside(error: &ApiError) -> Option<Duration> {
     error.metadata.get("retry_after_ms")?.as_u64().map(Duration::from_millis)
-}
-
-/// What `x-should-retry` says; only the two spellings that OpenAI's clients know count.
-fn advice(headers: &HeaderMap) -> Option<bool> {
-    match headers.get("x-should-retry")?.as_bytes() {
-        b"true" => Some(true),
-        b"false" => Some(false),
-        _ => None,
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a hint may be a date")]

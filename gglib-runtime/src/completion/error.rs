@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gglib_core::api::error::{ApiError, ErrorCode};
@@ -26,7 +27,7 @@ pub enum Failure {
 #[derive(Debug)]
 pub enum CompletionError {
     /// The upstream, or the check of the body before sending, refused the request for good: repeating it would
-    /// end the same way.
+    /// end the same way, or the rules do not allow it.
     Rejected(ApiError),
     /// Every attempt failed, and the policy allows no further one.
     GaveUp {
@@ -38,6 +39,17 @@ pub enum CompletionError {
         elapsed: Duration,
         /// Why the last one failed.
         last: Box<Failure>,
+        /// Until another call may be worth it, if that is known: the server's hint, or the end of the pause that
+        /// [`CircuitOpen`](Self::CircuitOpen) tells of.
+        retry_after: Option<Duration>,
+    },
+    /// Nothing was sent: too many calls in a row have failed, and until one call has found out whether the upstream
+    /// is back, all others are refused at once.
+    CircuitOpen {
+        /// The upstream, see [`CompletionClient::with_name`](super::CompletionClient::with_name).
+        upstream: Arc<str>,
+        /// Until such a call is let through; zero if one is under way and about to be given up.
+        retry_after: Duration,
     },
     /// A stream failed after content had been handed on. What came before is good, but not whole.
     Broken(Box<Failure>),
@@ -94,10 +106,17 @@ impl fmt::Display for CompletionError {
                 f.write_str("rejected: ")?;
                 coded(error, f)
             }
-            Self::GaveUp { reason, attempts, elapsed, last } => {
+            Self::GaveUp { reason, attempts, elapsed, last, .. } => {
                 let plural = if *attempts == 1 { "" } else { "s" };
                 let seconds = elapsed.as_secs_f64();
                 write!(f, "gave up after {attempts} attempt{plural} in {seconds:.1} s ({reason}): {last}")
+            }
+            Self::CircuitOpen { upstream, retry_after } => {
+                let seconds = retry_after.as_secs_f64();
+                write!(
+                    f,
+                    "not sent: {upstream} has failed too often in a row; try again in {seconds:.1} s (circuit open)"
+                )
             }
             Self::Broken(failure) => write!(f, "the answer broke off: {failure}"),
         }
@@ -107,7 +126,7 @@ impl fmt::Display for CompletionError {
 impl Error for CompletionError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Rejected(_) => None,
+            Self::Rejected(_) | Self::CircuitOpen { .. } => None,
             Self::GaveUp { last: failure, .. } | Self::Broken(failure) => failure.source(),
         }
     }

@@ -33,6 +33,11 @@ impl BaseUrl {
         Url::parse(&format!("{prefix}{path}")).map_err(|error| UpstreamError::new(Phase::Connect, error))
     }
 
+    /// Without a user: none is allowed.
+    pub(super) fn authority(&self) -> &str {
+        self.url.authority()
+    }
+
     pub(super) fn is_https(&self) -> bool {
         self.url.scheme() == "https"
     }

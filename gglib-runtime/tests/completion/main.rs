@@ -6,5 +6,6 @@ mod backoff;
 mod cancel;
 mod plain;
 mod script;
+mod shared;
 mod streams;
 mod window;

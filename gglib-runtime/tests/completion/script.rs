@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use gglib_core::ports::{BoxFuture, ByteStream, Phase, Upstream, UpstreamError};
-use gglib_core::retry::RetryPolicy;
+use gglib_core::retry::{ATTEMPT_HEADER, GiveUpReason, RetryEvent, RetryPolicy};
 use gglib_runtime::completion::{CompletionClient, CompletionError, Delta, Notice, Observer};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 pub(crate) const BODY: &[u8] = br#"{"model":"m","messages":[]}"#;
 
@@ -127,6 +127,12 @@ impl Scripted {
         Arc::strong_count(&self.alive) - 1
     }
 
+    /// The attempt header of each attempt.
+    pub(crate) fn numbers(&self) -> Vec<String> {
+        let sent = self.sent.lock().unwrap();
+        sent.iter().map(|request| request.headers()[ATTEMPT_HEADER].to_str().unwrap().to_owned()).collect()
+    }
+
     /// The body of the first attempt.
     pub(crate) fn body(&self) -> String {
         String::from_utf8(self.sent.lock().unwrap()[0].body().to_vec()).unwrap()
@@ -172,29 +178,58 @@ fn body(pieces: Vec<Piece>, alive: Arc<()>) -> ByteStream {
     })) as Pin<Box<_>>
 }
 
-/// Keeps the notices as text.
+/// Keeps what it is told.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<Vec<String>>);
+pub(crate) struct Told(Mutex<Record>);
+
+#[derive(Default)]
+struct Record {
+    start: Option<Instant>,
+    notices: Vec<String>,
+    events: Vec<RetryEvent>,
+}
 
 impl Told {
+    /// Waits, successes after one, and give-ups that are no rejections, as text.
     pub(crate) fn notices(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().notices.clone()
+    }
+
+    /// Every event.
+    pub(crate) fn events(&self) -> Vec<RetryEvent> {
+        self.0.lock().unwrap().events.clone()
+    }
+
+    /// The names of the events.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.events().iter().map(RetryEvent::name).collect()
     }
 }
 
 impl Observer for Told {
     fn notice(&self, notice: &Notice<'_>) {
-        self.0.lock().unwrap().push(match notice {
-            Notice::Waiting { attempt, max_attempts, delay, cause } => {
-                format!("attempt {attempt} of {max_attempts} failed, waiting {delay:?}: {cause}")
+        assert_eq!((notice.source.target, notice.source.rules), ("scripted", "gglib"));
+        let mut record = self.0.lock().unwrap();
+        record.events.push(*notice.event);
+        let last = notice.last.map(ToString::to_string).unwrap_or_default();
+        let text = match *notice.event {
+            RetryEvent::AttemptStarted { attempt: 1 } => {
+                record.start = Some(Instant::now());
+                return;
             }
-            Notice::Recovered { attempts, waited } => {
-                format!("recovered in {attempts} attempts, having waited {waited:?}")
+            RetryEvent::RetryScheduled { attempt, max_attempts, delay, .. } => {
+                format!("attempt {attempt} of {max_attempts} failed, waiting {delay:?}: {last}")
             }
-            Notice::GaveUp { reason, attempts, elapsed, last } => {
+            RetryEvent::Succeeded { attempts: attempts @ 2.., total_delay } => {
+                format!("recovered in {attempts} attempts, having waited {total_delay:?}")
+            }
+            RetryEvent::GaveUp { reason, attempts, .. } if reason != GiveUpReason::NotRetryable => {
+                let elapsed = record.start.map(|start| start.elapsed()).unwrap_or_default();
                 format!("gave up after {attempts} attempts and {elapsed:?}, {reason}: {last}")
             }
-        });
+            _ => return,
+        };
+        record.notices.push(text);
     }
 }
 
@@ -206,6 +241,7 @@ pub(crate) fn client(upstream: &Arc<Scripted>) -> (CompletionClient, Arc<Told>) 
 pub(crate) fn client_by(upstream: &Arc<Scripted>, policy: RetryPolicy) -> (CompletionClient, Arc<Told>) {
     let told = Arc::new(Told::default());
     let client = CompletionClient::new(Arc::clone(upstream) as Arc<dyn Upstream>, policy)
+        .with_name("scripted")
         .with_observer(Arc::clone(&told) as Arc<dyn Observer>)
         .with_jitter(|| 0.5);
     (client, told)

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use gglib_core::api::error::{ApiError, ErrorCode, Row, table};
-use gglib_core::retry::{RetryPolicy, hint};
-use gglib_runtime::completion::{Class, Failure, classify};
+use gglib_core::retry::{RetryPolicy, Verdict, classify, hint, preset};
+use gglib_runtime::completion::Failure;
 
 use super::markdown::{self, Page, code};
 
@@ -62,7 +62,8 @@ fn example() -> Result<String> {
 }
 
 fn is_repeated(code: ErrorCode) -> bool {
-    matches!(classify(&Failure::Event(ApiError::new(code, ""))), Class::Retryable { .. })
+    let failure = Failure::Event(ApiError::new(code, ""));
+    !matches!(classify(&failure.facts(), preset::gglib().statuses), Verdict::Permanent(_))
 }
 
 #[cfg(test)]
