@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gglib_core::config::Config;
-use gglib_core::retry::RetryPolicy;
+use gglib_core::retry::{RetryPolicy, RetryRules};
 use gglib_runtime::completion::{CompletionClient, Delta};
 use gglib_runtime::http::HttpUpstream;
 use http::StatusCode;
@@ -19,16 +19,16 @@ pub(crate) fn url(target: &Target, config: &Config) -> String {
     target.url.clone().unwrap_or_else(|| format!("http://{}/v1", config.server.listen))
 }
 
-/// The policy of the configuration, or a single attempt.
-pub(crate) fn policy(config: &Config, no_retry: bool) -> RetryPolicy {
-    if no_retry { RetryPolicy::disabled() } else { config.retry }
+/// The rules of the configuration, or a single attempt.
+pub(crate) fn rules(config: &Config, no_retry: bool) -> RetryRules {
+    if no_retry { RetryPolicy::disabled().into() } else { config.retry.clone() }
 }
 
 /// A client of the endpoint at `url` that tells of its waits.
-pub(crate) fn completions(url: &str, policy: RetryPolicy) -> Result<CompletionClient, CliError> {
+pub(crate) fn completions(url: &str, rules: RetryRules) -> Result<CompletionClient, CliError> {
     let upstream = HttpUpstream::new(url, None)?;
     let name = upstream.authority().to_owned();
-    let client = CompletionClient::new(Arc::new(upstream), policy).with_name(&name);
+    let client = CompletionClient::new(Arc::new(upstream), rules).with_name(&name);
     Ok(client.with_observer(Arc::new(ui::RetryNotices)))
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(url: &str, model: String, policy: RetryPolicy) -> Result<Self, CliError> {
-        Ok(Self { completions: completions(url, policy)?, model })
+    pub(crate) fn new(url: &str, model: String, rules: RetryRules) -> Result<Self, CliError> {
+        Ok(Self { completions: completions(url, rules)?, model })
     }
 
     /// Streams the answer to `messages` to standard output and returns its text.

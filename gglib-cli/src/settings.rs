@@ -41,6 +41,14 @@ pub(crate) fn load_from(path: &Path, text: Option<&str>, flags: Flags<'_>) -> Re
     Ok(config)
 }
 
+/// Warns of what is doubtful in `[retry]`. Only the commands that are about the configuration do so: the others would
+/// say it again each time.
+pub(crate) fn warn_of_retry_lints(config: &Config) {
+    for lint in config.retry_lints() {
+        ui::warning(&format!("[retry]: {lint}"));
+    }
+}
+
 /// The file's text; `None` when there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, CliError> {
     match std::fs::read_to_string(path) {

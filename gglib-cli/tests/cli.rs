@@ -159,6 +159,23 @@ fn a_wrong_configuration_is_told_key_by_key() {
 }
 
 #[test]
+fn a_doubtful_retry_policy_is_warned_of_with_the_remedy_where_the_configuration_is_the_subject() {
+    let home = home();
+    let config = home.path().join("gglib.toml");
+    std::fs::write(&config, "[retry]\npreset = \"exponential\"\ntotal_deadline = \"1m\"\n")
+        .expect("writable");
+    let arg = config.to_str().expect("UTF-8");
+    let warning = "warning: [retry]: no-jitter: callers that fail together return together; choose a jitter, unless \
+                   there is one caller only\n";
+    let output = gglib(home.path(), &["config", "check", "--config", arg]);
+    assert!(output.starts_with("exit 0\n"), "{output}");
+    assert_eq!(output.split_once("--- stderr\n").expect("rendered").1, warning);
+    let output = gglib(home.path(), &["serve", "--config", arg]);
+    assert!(output.contains(warning), "{output}");
+    assert!(!gglib(home.path(), &["model", "list", "--config", arg]).contains("warning"));
+}
+
+#[test]
 fn the_template_that_init_writes_is_valid_and_not_overwritten() {
     let home = home();
     assert!(gglib(home.path(), &["config", "init"]).starts_with("exit 0\n"));

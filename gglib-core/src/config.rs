@@ -27,7 +27,7 @@ pub use key::{EnvVar, KEYS, Key, Kind};
 pub use layers::Sources;
 
 use crate::model::{Catalog, ModelName, ModelSpec};
-use crate::retry::{RetryPolicy, Warning};
+use crate::retry::{Lint, RetryRules, Surroundings, Warning, hint, lint};
 
 mod error;
 mod key;
@@ -48,8 +48,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `[recovery]`
     pub recovery: Recovery,
-    /// `[retry]`: the policy that our clients and our `Retry-After` share.
-    pub retry: RetryPolicy,
+    /// `[retry]`: the rules of our clients; their policy is also the one behind our `Retry-After`.
+    pub retry: RetryRules,
     /// `[models.*]`
     pub models: BTreeMap<ModelName, ModelSpec>,
     /// Values of the environment that were left aside, for the log.
@@ -131,6 +131,28 @@ impl Config {
     /// The configured models, by name and alias.
     pub fn catalog(&self) -> Catalog {
         Catalog::new(self.models.clone())
+    }
+
+    /// What is doubtful in `[retry]`, for a client of an endpoint with the same configuration.
+    ///
+    /// The longest hint of such an endpoint is the one it gives without an estimate. That a request may wait
+    /// (`admission.stall`) for longer than `total_deadline` is not held against it: the deadline bounds when attempts
+    /// begin, and a client whose one attempt has waited for minutes in a queue that stood still is not meant to queue
+    /// up again.
+    ///
+    /// ```
+    /// use gglib_core::config::{self, Sources};
+    ///
+    /// let text = "[retry]\npreset = \"exponential\"\ntotal_deadline = \"1m\"";
+    /// let sources = Sources { file: Some(("gglib.toml".as_ref(), text)), env: &|_| None, flags: &[] };
+    /// let names: Vec<_> = config::load(&sources)?.retry_lints().iter().map(|lint| lint.name()).collect();
+    /// assert_eq!(names, ["no-jitter"]);
+    /// # Ok::<(), config::ConfigErrors>(())
+    /// ```
+    pub fn retry_lints(&self) -> Vec<Lint> {
+        let policy = &self.retry.policy;
+        let longest_hint = Some(hint::advertise(policy, None));
+        lint(policy, &Surroundings { longest_hint, wait_bound: None })
     }
 }
 

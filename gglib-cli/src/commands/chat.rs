@@ -19,7 +19,7 @@ pub(super) async fn run(args: Chat, common: &Common) -> Result<Exit, CliError> {
     if interactive {
         ui::note(&format!("Talking to {model}. An empty line or Ctrl-D ends."));
     }
-    let client = Client::new(&url, model, client::policy(&config, args.no_retry))?;
+    let client = Client::new(&url, model, client::rules(&config, args.no_retry))?;
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut messages: Vec<Value> = Vec::new();
     loop {

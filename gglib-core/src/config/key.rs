@@ -176,6 +176,12 @@ pub const KEYS: &[Key] = &[
         "true",
         "Relaunch an engine that died before the first content, once per request, and send the request again.",
     ),
+    key(
+        "retry.preset",
+        Kind::Text,
+        "\"gglib\"",
+        "The rules of our own clients, of which the keys below override single numbers (shown are those of `gglib`): `gglib`, `fixed`, `linear`, `exponential`, `exponential_jitter`, `decorrelated_jitter`, `llm_conductor` or `openai_sdk`.",
+    ),
     key("retry.max_attempts", Kind::Integer, "4", "Attempts of our own clients, including the first."),
     key(
         "retry.initial_backoff",

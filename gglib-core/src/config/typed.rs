@@ -11,7 +11,7 @@ use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
 use super::{Admission, Config, Engine, Recovery, Server, Timeouts, Transport, value};
 use crate::model::{ModelName, ModelSpec};
-use crate::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, Warning};
+use crate::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, RetryRules, Warning, preset};
 
 pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<ConfigError>) -> Config {
     let mut read = Reader { values, errors };
@@ -69,6 +69,12 @@ impl Reader<'_> {
         self.values.get(&segments).cloned().unwrap_or_else(|| default(path))
     }
 
+    /// Whether anybody has set the key.
+    fn is_given(&self, path: &str) -> bool {
+        let segments: Vec<String> = path.split('.').map(str::to_owned).collect();
+        self.values.contains_key(&segments)
+    }
+
     /// A text that `parse` understands; an error is noted and the default stands in.
     fn parsed<T>(&mut self, path: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> T {
         let given = self.value(path);
@@ -113,23 +119,32 @@ impl Reader<'_> {
         });
     }
 
-    /// The file's `[retry]` over the default, then the lenient variables over both.
-    fn retry(&mut self, env: &dyn Fn(&str) -> Option<String>) -> (RetryPolicy, Vec<Warning>) {
-        let base = RetryPolicy {
-            max_attempts: self.positive("retry.max_attempts"),
-            initial_backoff: self.duration("retry.initial_backoff"),
-            max_backoff: self.duration("retry.max_backoff"),
-            ..RetryPolicy::default()
-        };
-        // The deadline goes through the same function as the variable does, since shortening it pulls the
-        // backoffs along.
-        let deadline = self.duration("retry.total_deadline");
-        let seconds = format!("{}.{:09}", deadline.as_secs(), deadline.subsec_nanos());
-        let (policy, _) =
-            RetryPolicy::layered(base, |name| (name == DEADLINE_ENV_VAR).then(|| seconds.clone()));
-        RetryPolicy::layered(policy, |name| {
+    /// The numbers of `[retry]` over its preset, then the lenient variables over both.
+    fn retry(&mut self, env: &dyn Fn(&str) -> Option<String>) -> (RetryRules, Vec<Warning>) {
+        let names = preset::all().map(|rules| format!("\"{}\"", rules.name)).join(", ");
+        let mut rules = self.parsed("retry.preset", &format!("one of {names}"), preset::by_name);
+        let policy = &mut rules.policy;
+        if self.is_given("retry.max_attempts") {
+            policy.max_attempts = self.positive("retry.max_attempts");
+        }
+        if self.is_given("retry.initial_backoff") {
+            policy.initial_backoff = self.duration("retry.initial_backoff");
+        }
+        if self.is_given("retry.max_backoff") {
+            policy.max_backoff = self.duration("retry.max_backoff");
+        }
+        if self.is_given("retry.total_deadline") {
+            // Through the same function as the variable, since shortening it pulls the backoffs along.
+            let deadline = self.duration("retry.total_deadline");
+            let seconds = format!("{}.{:09}", deadline.as_secs(), deadline.subsec_nanos());
+            (*policy, _) =
+                RetryPolicy::layered(*policy, |name| (name == DEADLINE_ENV_VAR).then(|| seconds.clone()));
+        }
+        let (layered, warnings) = RetryPolicy::layered(*policy, |name| {
             [MAX_ATTEMPTS_ENV_VAR, DEADLINE_ENV_VAR].contains(&name).then(|| env(name)).flatten()
-        })
+        });
+        *policy = layered;
+        (rules, warnings)
     }
 }
 
@@ -244,8 +259,9 @@ mod tests {
         assert_eq!(config.engine.transport, Transport::Unix);
         assert_eq!(config.admission.queue, 256);
         assert_eq!(config.timeouts.request, Duration::from_secs(45 * 60));
-        assert_eq!(config.retry, RetryPolicy::default());
+        assert_eq!(config.retry, preset::gglib());
         assert!(config.models.is_empty() && config.warnings.is_empty());
+        assert_eq!(config.retry_lints(), []);
     }
 
     #[test]
@@ -257,7 +273,7 @@ mod tests {
             .collect();
         let config = from_file(&text.join("\n")).unwrap();
         assert_eq!(config.timeouts, from_file("").unwrap().timeouts);
-        assert_eq!(config.retry, RetryPolicy::default());
+        assert_eq!(config.retry, preset::gglib());
     }
 
     #[test]
@@ -356,16 +372,57 @@ mod tests {
     fn the_retry_variables_are_lenient_and_win_over_the_file() {
         let file = "[retry]\nmax_attempts = 7\ntotal_deadline = \"40s\"";
         let config = from(file, &[(MAX_ATTEMPTS_ENV_VAR, "2"), (DEADLINE_ENV_VAR, "soon")], &[]).unwrap();
-        assert_eq!(config.retry.max_attempts, 2);
-        assert_eq!(config.retry.total_deadline, Duration::from_secs(40));
+        assert_eq!(config.retry.policy.max_attempts, 2);
+        assert_eq!(config.retry.policy.total_deadline, Duration::from_secs(40));
         assert_eq!(config.warnings.len(), 1);
     }
 
     #[test]
     fn a_shortened_deadline_pulls_the_backoffs_along() {
         let config = from_file("[retry]\ntotal_deadline = \"8s\"").unwrap();
-        assert_eq!(config.retry.max_backoff, Duration::from_secs(4));
-        assert_eq!(config.retry.initial_backoff, Duration::from_secs(1));
+        assert_eq!(config.retry.policy.max_backoff, Duration::from_secs(4));
+        assert_eq!(config.retry.policy.initial_backoff, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_preset_is_the_base_of_the_numbers_that_are_set() {
+        for rules in preset::all() {
+            let config = from_file(&format!("[retry]\npreset = \"{}\"", rules.name)).unwrap();
+            assert_eq!(config.retry, rules);
+            let key = key::find(&["retry".to_owned(), "preset".to_owned()]).unwrap();
+            assert!(key.doc.contains(&format!("`{}`", rules.name)), "{} is not in the reference", rules.name);
+        }
+        let text = "[retry]\npreset = \"openai_sdk\"\nmax_attempts = 7\ninitial_backoff = \"2s\"";
+        let config = from(text, &[(DEADLINE_ENV_VAR, "90")], &[]).unwrap();
+        let expected = RetryPolicy {
+            max_attempts: 7,
+            initial_backoff: Duration::from_secs(2),
+            total_deadline: Duration::from_secs(90),
+            ..preset::openai_sdk().policy
+        };
+        assert_eq!(config.retry, RetryRules { policy: expected, ..preset::openai_sdk() });
+        let config = from("", &[("GGLIB_RETRY_PRESET", "linear")], &[]).unwrap();
+        assert_eq!(config.retry, preset::linear());
+        assert_eq!(
+            from_file("[retry]\npreset = \"openai\"").unwrap_err(),
+            "`retry.preset` in /etc/gglib/gglib.toml: expected one of \"gglib\", \"fixed\", \"linear\", \
+             \"exponential\", \"exponential_jitter\", \"decorrelated_jitter\", \"llm_conductor\", \
+             \"openai_sdk\", found \"openai\""
+        );
+    }
+
+    #[test]
+    fn doubtful_numbers_are_found_and_a_long_queue_is_none() {
+        let lints = |text: &str| -> Vec<_> {
+            from_file(text).unwrap().retry_lints().iter().map(crate::retry::Lint::name).collect()
+        };
+        assert_eq!(lints("[admission]\nstall = \"20m\"\nmax_wait = \"1h\""), [""; 0]);
+        assert_eq!(lints("[retry]\nmax_attempts = 1\ninitial_backoff = \"1h\""), [""; 0]);
+        assert_eq!(lints("[retry]\ninitial_backoff = \"20s\""), ["cap-below-base"]);
+        assert_eq!(lints("[retry]\npreset = \"fixed\""), ["no-deadline", "no-jitter"]);
+        // The endpoint's `Retry-After` has whole seconds.
+        let hasty = "[retry]\ninitial_backoff = \"100ms\"\nmax_backoff = \"500ms\"";
+        assert_eq!(lints(hasty), ["hint-limit-below-server-hint"]);
     }
 
     #[test]
