@@ -43,7 +43,7 @@ pub(crate) fn load_from(path: &Path, text: Option<&str>, flags: Flags<'_>) -> Re
 
 /// Warns of what is doubtful in `[retry]`. Only the commands that are about the configuration do so: the others would
 /// say it again each time.
-pub(crate) fn warn_of_retry_lints(config: &Config) {
+pub(crate) fn warn_of_lints(config: &Config) {
     for lint in config.retry_lints() {
         ui::warning(&format!("[retry]: {lint}"));
     }

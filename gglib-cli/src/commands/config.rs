@@ -14,7 +14,7 @@ pub(super) fn run(args: &Config, common: &Common) -> Result<Exit, CliError> {
                 return Err(CliError::NoConfig(path));
             }
             let config = settings::load(common, &[])?;
-            settings::warn_of_retry_lints(&config);
+            settings::warn_of_lints(&config);
             for (name, spec) in &config.models {
                 if !spec.path.is_file() {
                     ui::warning(&format!("model `{name}`: there is no file {}", spec.path.display()));

@@ -11,7 +11,7 @@ pub(super) async fn run(args: &Serve, common: &Common) -> Result<Exit, CliError>
     let mut stop = Stop::listen().map_err(CliError::Runtime)?;
     let flags: Vec<_> = args.listen.iter().map(|listen| ("server.listen", listen.clone())).collect();
     let config = settings::load(common, &flags)?;
-    settings::warn_of_retry_lints(&config);
+    settings::warn_of_lints(&config);
     if config.models.is_empty() {
         ui::warning("no model is configured; add one with `gglib model add NAME FILE`, or run `gglib up`");
     }

@@ -330,7 +330,7 @@ impl Visit<'_> for Body<'_> {
         if let Some((name, at)) = self.callee(&Expr::Path(expr.clone())) {
             self.note_decide(&name, at);
             let resolved = self.imports.resolve(&expr.path);
-            if resolved.len() > 1 && resolved[resolved.len() - 2] == "RetrySequence" {
+            if waits::makes_sequence(&resolved) {
                 self.facts.decides.push(line(at));
             }
         }

@@ -72,3 +72,13 @@ pub(super) fn is_decide(name: &str) -> bool {
 pub(super) fn drives_sequence(name: &str, arguments: usize) -> bool {
     matches!((name, arguments), ("on_failure", 5) | ("on_wake", 3))
 }
+
+/// Whether a path names what makes or drives a `RetrySequence`, and not merely what it says of itself.
+pub(super) fn makes_sequence(path: &[String]) -> bool {
+    match path {
+        [.., owner, name] => {
+            owner == "RetrySequence" && matches!(name.as_str(), "begin" | "on_failure" | "on_wake")
+        }
+        _ => false,
+    }
+}
