@@ -7,11 +7,12 @@
 )]
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::audit::retry::smells::{self, output};
 use xtask::bench::{self, Bench};
 use xtask::finding::Report;
 use xtask::workspace::Workspace;
@@ -67,9 +68,26 @@ enum Rule {
     /// Who may depend on whom, how manifests are written, and what the core may touch.
     Deps,
     /// Every place that waits in a loop or asks the retry policy is in docs/retry-sites.toml.
-    Retry,
+    Retry {
+        /// Look at this tree instead of our own, for retries written by hand and what is wrong with them.
+        #[arg(long, value_name = "DIR")]
+        path: Option<PathBuf>,
+        /// How to write what was found in the tree.
+        #[arg(long, value_enum, default_value_t = Format::Text, requires = "path")]
+        format: Format,
+    },
     /// Module docs, file sizes, forbidden macros and attributes, paths of one machine.
     Tidy,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For code scanners: SARIF 2.1.0.
+    Sarif,
 }
 
 fn main() -> ExitCode {
@@ -88,11 +106,20 @@ fn run(task: &Task) -> Result<bool> {
     if let Task::BenchUpstream { args } = task {
         return bench::upstream::run(args).map(|()| true);
     }
+    if let Task::Audit { rule: Some(Rule::Retry { path: Some(path), format }) } = task {
+        let lint = smells::lint(path)?;
+        match format {
+            Format::Text => print!("{}", output::text(&lint)),
+            Format::Json => println!("{:#}", output::json(&lint)),
+            Format::Sarif => println!("{:#}", output::sarif(&lint)),
+        }
+        return Ok(lint.is_clean());
+    }
     let root = Workspace::read(&env::current_dir()?)?.root;
     match task {
         Task::Audit { rule: None } => Ok(show(&audit::all(&root)?)),
         Task::Audit { rule: Some(Rule::Deps) } => Ok(show(&audit::deps(&root)?)),
-        Task::Audit { rule: Some(Rule::Retry) } => Ok(show(&[audit::retry::audit(&root)?])),
+        Task::Audit { rule: Some(Rule::Retry { .. }) } => Ok(show(&[audit::retry::audit(&root)?])),
         Task::Audit { rule: Some(Rule::Tidy) } => Ok(show(&[audit::tidy::audit(&root)?])),
         Task::Tables { check: true } => Ok(show(&[tables::check(&root)?])),
         Task::Tables { check: false } => write_tables(&root),

@@ -25,6 +25,33 @@ pub(crate) fn shipped(root: &Path, package: &Path) -> Result<Vec<Source>> {
         let tree = parse(&path)?;
         parsed.push((path, tree));
     }
+    Ok(without_tests(root, parsed))
+}
+
+/// The code under `root`, whoever wrote it, and the files that are no Rust to `syn`, both in order of path.
+///
+/// Left out are, besides what [`shipped`] leaves out, build output, hidden directories, and the directories in
+/// which cargo looks for tests, benches and examples.
+pub(crate) fn foreign(root: &Path) -> Result<(Vec<Source>, Vec<String>)> {
+    let (mut parsed, mut unreadable) = (Vec::new(), Vec::new());
+    for path in rust_files(root)? {
+        let place = relative(root, &path);
+        let mut directories = place.split('/').rev().skip(1);
+        let skipped = |name: &str| {
+            name.starts_with('.') || matches!(name, "target" | "tests" | "test" | "benches" | "examples")
+        };
+        if directories.any(skipped) {
+            continue;
+        }
+        match parse(&path) {
+            Ok(tree) => parsed.push((path, tree)),
+            Err(_) => unreadable.push(place),
+        }
+    }
+    Ok((without_tests(root, parsed), unreadable))
+}
+
+fn without_tests(root: &Path, parsed: Vec<(PathBuf, File)>) -> Vec<Source> {
     let mut tests = Vec::new();
     for (path, tree) in &parsed {
         if test_only(&tree.attrs) {
@@ -36,12 +63,11 @@ pub(crate) fn shipped(root: &Path, package: &Path) -> Result<Vec<Source>> {
         let module = path.with_extension("");
         !tests.iter().any(|test| module.starts_with(test))
     });
-    Ok(kept
-        .map(|(path, mut tree)| {
-            strip_tests(&mut tree.items);
-            Source { path: relative(root, &path), tree }
-        })
-        .collect())
+    kept.map(|(path, mut tree)| {
+        strip_tests(&mut tree.items);
+        Source { path: relative(root, &path), tree }
+    })
+    .collect()
 }
 
 fn parse(path: &Path) -> Result<File> {
@@ -180,6 +206,20 @@ mod tests {
                 "src/lib.rs: 2 items"
             ]
         );
+    }
+
+    #[test]
+    fn a_foreign_tree_is_read_without_tests_build_output_and_what_is_no_rust() {
+        let scratch = tempfile::tempdir().unwrap();
+        let files = ["a/src/lib.rs", "b.rs", "a/tests/t.rs", "target/x.rs", ".git/y.rs", "a/benches/z.rs"];
+        for (path, text) in files.map(|path| (path, "fn f() {}")).into_iter().chain([("bad.rs", "fn {")]) {
+            let path = scratch.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let (sources, unreadable) = foreign(scratch.path()).unwrap();
+        let paths: Vec<_> = sources.into_iter().map(|source| source.path).collect();
+        assert_eq!((paths, unreadable), (vec!["a/src/lib.rs".into(), "b.rs".into()], vec!["bad.rs".into()]));
     }
 
     #[test]

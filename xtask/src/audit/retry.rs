@@ -22,6 +22,7 @@ use crate::workspace::{self, Workspace};
 use graph::Files;
 
 pub mod graph;
+pub mod smells;
 pub mod visit;
 
 mod body;

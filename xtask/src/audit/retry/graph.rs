@@ -1,8 +1,9 @@
 //! Follows calls through one crate: a helper that sleeps makes its caller's loop wait, and recursion is a loop.
 //!
 //! Followed are calls whose target is plain in the text: `self.method()`, `Type::method()`, a function by its
-//! name or path, a macro of the crate, and a method whose name only functions that sleep have. What a helper
-//! spawns is nobody's wait, and a helper that only bounds its work by a timeout does not sleep.
+//! name or path, a macro of the crate, and a method of something else whose name only functions have that sleep
+//! themselves. What a helper spawns is nobody's wait, and a helper that only bounds its work by a timeout does not
+//! sleep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +46,8 @@ pub(super) fn follow(files: &mut Files) {
             let targets = crate_functions.targets(caller, &call.callee);
             let is_method = matches!(call.callee, Callee::Method(_));
             let sleeps = if is_method {
-                !targets.is_empty() && targets.iter().all(|target| sleeping.contains(target))
+                !targets.is_empty()
+                    && targets.iter().all(|target| crate_functions.functions[*target].facts.sleeps)
             } else {
                 targets.iter().any(|target| sleeping.contains(target))
             };
@@ -63,6 +65,9 @@ pub(super) fn follow(files: &mut Files) {
             function.waiting_loops.dedup();
             function.waits.push(line);
             function.recurs |= recurs;
+            if !recurs {
+                function.helped_loops.push(line);
+            }
         }
     }
 }

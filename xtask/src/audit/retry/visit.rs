@@ -54,6 +54,8 @@ pub struct Function {
     pub sleeps: bool,
     /// Whether a wait is in a loop because the function calls itself, if only through others.
     pub recurs: bool,
+    /// Loops that wait because a helper sleeps.
+    pub helped_loops: Vec<usize>,
     /// What it calls.
     pub calls: Vec<Call>,
 }
@@ -81,6 +83,7 @@ impl Function {
         self.resends.extend(other.resends);
         self.counters.extend(other.counters);
         self.calls.extend(other.calls);
+        self.helped_loops.extend(other.helped_loops);
         self.named = self.named.or(other.named);
         self.acts |= other.acts;
         self.sleeps |= other.sleeps;
