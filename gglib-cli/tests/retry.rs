@@ -233,3 +233,26 @@ fn a_startup_is_told_by_its_calls_and_its_ends() {
     let per_second = startup["calls_per_second"].as_array().expect("a list");
     assert_eq!(per_second.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), count("calls"));
 }
+
+#[test]
+fn a_trace_is_replayed() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = directory.path().join("trace.jsonl");
+    let path = file.to_str().expect("UTF-8");
+    let line =
+        |status: u16| format!("{{\"status\": {status}, \"latency_ms\": 100, \"retry_after\": null}}\n");
+    std::fs::write(&file, [200, 503, 200, 400].map(line).concat()).expect("writable");
+    let replayed = json(&["replay", path, "--policy", "fixed"]);
+    assert_eq!((&replayed["requests"], &replayed["succeeded"]), (&3.into(), &2.into()));
+    assert!((replayed["load"].as_f64().expect("a number") - 4.0 / 3.0).abs() < 1e-9);
+    // The failed attempt and the fixed delay after it.
+    assert_eq!(replayed["added_p99_s"], 1.1);
+    let text = retry(&["replay", path, "--policy", "fixed"]);
+    assert!(
+        text.contains("requests  3, of which 2 succeeded (66.7 %)\nadded     p50 0 s, p99 1.1 s"),
+        "{text}"
+    );
+    std::fs::write(&file, line(200) + "{}").expect("writable");
+    assert!(retry(&["replay", path]).contains("line 2: no HTTP status"));
+    assert!(retry(&["replay", "/nonexistent"]).contains("No such file"));
+}

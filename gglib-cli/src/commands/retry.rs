@@ -7,6 +7,7 @@ pub(crate) use args::Retry;
 
 mod args;
 mod explain;
+mod replay;
 mod simulate;
 mod table;
 mod text;
@@ -15,6 +16,7 @@ pub(crate) fn run(args: &Retry) -> Exit {
     ui::part(&match args {
         Retry::Table(args) => table::show(args),
         Retry::Explain(args) => explain::show(args),
+        Retry::Replay(args) => replay::show(args),
         Retry::Simulate(args) => simulate::show(args),
     });
     Exit::Success

@@ -1,5 +1,7 @@
 //! The command line of `gglib retry`.
 
+use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -7,6 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gglib_core::retry::{RetryRules, preset};
 
 use crate::simulate::contention::Strategy;
+use crate::simulate::replay::{self, Answer};
 use crate::simulate::startup::Hint;
 
 #[derive(Debug, Subcommand)]
@@ -18,6 +21,8 @@ pub(crate) enum Retry {
     /// Simulate many clients on a virtual clock
     #[command(subcommand)]
     Simulate(Simulate),
+    /// Say what a policy would have made of recorded answers
+    Replay(Replay),
 }
 
 #[derive(Debug, clap::Args)]
@@ -157,6 +162,21 @@ pub(crate) struct Startup {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Replay {
+    /// File with one recorded answer a line: `{"status": 503, "latency_ms": 20, "retry_after": 3}`
+    #[arg(value_name = "TRACE", value_parser = trace)]
+    pub(crate) trace: Arc<[Answer]>,
+    #[command(flatten)]
+    pub(crate) preset: Preset,
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Which policy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Preset {
@@ -182,6 +202,11 @@ fn hint_parser() -> impl TypedValueParser<Value = Hint> {
         let mut all = Hint::ALL.into_iter();
         all.find(|hint| hint.as_str() == name).expect("only names of hints are possible")
     })
+}
+
+fn trace(path: &str) -> Result<Arc<[Answer]>, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    replay::parse(&text).map(Arc::from).map_err(|error| error.to_string())
 }
 
 fn time(text: &str) -> Result<Duration, String> {
