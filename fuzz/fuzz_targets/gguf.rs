@@ -1,0 +1,4 @@
+#![no_main]
+//! Calls the target of the same name with the fuzzer's bytes.
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| gglib_fuzz::targets::gguf(data));
