@@ -4,11 +4,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use gglib_core::memory::{Death, Footprint, Machine, Memory, MemoryProbe};
+use gglib_core::memory::{Footprint, Machine, Memory, MemoryProbe};
 use sysinfo::System;
 use thiserror::Error;
 
-use crate::engine::Exit;
 use gpus::Gpus;
 
 pub use footprint_file::FootprintFile;
@@ -72,16 +71,6 @@ impl MemoryProbe for SystemProbe {
             mapped: group.mapped,
             vram: self.gpus.used_by(&group.processes),
         })
-    }
-}
-
-impl From<Exit> for Death {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Code(code) => Self::Code(code),
-            Exit::Signal(signal) => Self::Signal(signal),
-            Exit::Unknown => Self::Unknown,
-        }
     }
 }
 

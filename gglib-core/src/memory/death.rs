@@ -85,6 +85,23 @@ mod tests {
     }
 
     #[test]
+    fn the_real_engines_last_words_are_understood() {
+        // llama.cpp b10434 with SmolLM2 and too little address space for its cache.
+        let log = "\
+0.17.485.671 E ggml_aligned_malloc: insufficient memory (attempted to allocate 180.00 MB)
+0.17.485.684 E ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 188743680
+0.17.485.685 E alloc_tensor_range: failed to allocate CPU buffer of size 188743680
+0.17.485.800 E llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache
+0.17.485.805 E cmn  common_init_: failed to create context with model '/m.gguf'
+0.17.485.819 E srv    load_model: failed to create_context with model '/m.gguf'
+0.17.485.822 I srv    operator(): operator(): cleaning up before exit...
+0.17.505.744 E srv  llama_server: exiting due to model loading error";
+        let lines: Vec<String> = log.lines().map(ToOwned::to_owned).collect();
+        assert!(died_of_memory(Death::Code(1), &lines));
+        assert!(!died_of_memory(Death::Code(1), &lines[4..]));
+    }
+
+    #[test]
     fn a_signal_alone_tells_when_it_is_the_kernels() {
         assert!(died_of_memory(Death::Signal(9), &[]));
         assert!(!died_of_memory(Death::Signal(11), &[]));
