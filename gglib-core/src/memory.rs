@@ -1,4 +1,16 @@
-//! Amounts of memory, by where they lie.
+//! Amounts of memory, by where they lie; what engines were seen to take, and what to do when it is short.
+
+pub use death::{Death, died_of_memory};
+pub use footprint::Footprint;
+pub use footprints::{BadRecord, Footprints, Launched};
+pub use probe::{Machine, MemoryProbe};
+pub use wait::{Look, MemoryWait, expected_after_stop};
+
+mod death;
+mod footprint;
+mod footprints;
+mod probe;
+mod wait;
 
 /// An amount of memory in bytes: what an engine takes, what a machine has, what a budget allows.
 ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gglib_core::admission::{Generation, Urgency};
 use gglib_core::config::{self, Transport};
+use gglib_core::memory::died_of_memory;
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
 use thiserror::Error;
@@ -86,6 +87,8 @@ pub enum LaunchError {
     Ended {
         /// How.
         exit: Exit,
+        /// Whether it did so for lack of memory ([`died_of_memory`], by all of the log that is kept).
+        is_of_memory: bool,
         /// Its last lines.
         log: Vec<String>,
     },
@@ -251,7 +254,10 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let bounds = Bounds { stall: *stall, limit: *limit };
         tokio::select! {
             biased;
-            exit = process.ended() => Err(LaunchError::Ended { exit, log: log.tail(QUOTED) }),
+            exit = process.ended() => {
+                let is_of_memory = died_of_memory(exit.into(), &log.tail(usize::MAX));
+                Err(LaunchError::Ended { exit, is_of_memory, log: log.tail(QUOTED) })
+            }
             ready = wait_until_ready(&*upstream, keyless.as_deref(), &log, bounds) => {
                 ready.map_err(|reason| not_ready(reason, &address, &log))
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use gglib_core::memory::Death;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -52,6 +53,16 @@ impl fmt::Display for Exit {
             Self::Signal(9) => f.write_str("was killed by signal 9, likely out of memory"),
             Self::Signal(signal) => write!(f, "was killed by signal {signal}"),
             Self::Unknown => f.write_str("ended together with its guard process"),
+        }
+    }
+}
+
+impl From<Exit> for Death {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::Code(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+            Exit::Unknown => Self::Unknown,
         }
     }
 }
