@@ -59,7 +59,8 @@ impl Budgets {
         });
         if let Some((BudgetSettings { percent, window, .. }, usage)) = exceeded.flatten() {
             let (originals, retries) = (usage.originals, usage.retries);
-            tracing::info!(%model, percent, originals, retries, ?window, "budget_exceeded");
+            let window_s = window.as_secs();
+            tracing::info!(%model, percent, originals, retries, window_s, "budget_exceeded");
             self.publish(model, &RetryEvent::BudgetExceeded { percent, usage, window });
         }
     }
