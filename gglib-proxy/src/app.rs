@@ -38,7 +38,7 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
-            retry: config.retry.policy,
+            retry: config.retry.rules.policy,
             head_grace: Duration::from_millis(1500),
             keep_alive: Duration::from_secs(10),
             empty_delta: Duration::from_secs(50),
