@@ -19,9 +19,9 @@ pub(crate) fn url(target: &Target, config: &Config) -> String {
     target.url.clone().unwrap_or_else(|| format!("http://{}/v1", config.server.listen))
 }
 
-/// The rules of the configuration, or a single attempt.
-pub(crate) fn rules(config: &Config, no_retry: bool) -> RetryRules {
-    if no_retry { RetryPolicy::disabled().into() } else { config.retry.clone() }
+/// The rules of the configuration for `model`, or a single attempt.
+pub(crate) fn rules(config: &Config, model: &str, no_retry: bool) -> RetryRules {
+    if no_retry { RetryPolicy::disabled().into() } else { config.retry_rules(model).clone() }
 }
 
 /// A client of the endpoint at `url` that tells of its waits.

@@ -83,7 +83,7 @@ pub(crate) fn template() -> String {
         let (section, name) = key.path.rsplit_once('.').unwrap_or(("", key.path));
         if section != last {
             let shown = section.replace('*', "NAME");
-            let mark = if section.contains('*') { "# " } else { "" };
+            let mark = if key.is_pattern() { "# " } else { "" };
             text.push(format!("\n{mark}[{shown}]"));
             last = section;
         }

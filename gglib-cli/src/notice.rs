@@ -1,5 +1,7 @@
 //! What a person is told while a request waits for its next attempt.
 
+use std::time::Duration;
+
 use gglib_core::api::error::ErrorCode;
 use gglib_core::ports::Phase;
 use gglib_core::retry::{Cause, Class, Failure, RetryEvent};
@@ -13,8 +15,14 @@ pub(crate) fn wait(notice: &Notice<'_>) -> Option<String> {
     };
     let facts = notice.last.map(gglib_runtime::completion::Failure::facts);
     let cause = reason(class, facts.as_ref(), notice.source.target);
-    let (seconds, next) = (delay.as_secs_f64(), attempt.saturating_add(1));
-    Some(format!("{cause}, trying again in {seconds:.1} s ({next} of {max_attempts})"))
+    let next = attempt.saturating_add(1);
+    Some(format!("{cause}, trying again {} ({next} of {max_attempts})", after(delay)))
+}
+
+/// Like `in 2.0 s`; a delay may be drawn so short that nobody sees it.
+fn after(delay: Duration) -> String {
+    let tenths = (delay.as_secs_f64() * 10.0).round();
+    if tenths < 1.0 { "at once".to_owned() } else { format!("in {:.1} s", tenths / 10.0) }
 }
 
 /// By code where it is one of ours, else by class: a server's message may say anything.
@@ -28,6 +36,8 @@ fn reason(class: Class, facts: Option<&Failure<'_>>, upstream: &str) -> String {
         (Some(ErrorCode::WaitStalled), ..) => "the queue stands still".to_owned(),
         (Some(ErrorCode::WaitTooLong), ..) => "the queue is too slow".to_owned(),
         (Some(ErrorCode::Draining), ..) => format!("{upstream} is shutting down"),
+        (Some(ErrorCode::UpstreamIncomplete), ..) => format!("the answer from {upstream} was not complete"),
+        (Some(ErrorCode::UpstreamMalformed), ..) => format!("the answer from {upstream} makes no sense"),
         (_, Class::RateLimited, _) => format!("{upstream} has had too many requests"),
         (_, Class::Overloaded, _) => format!("{upstream} is busy"),
         (_, Class::Timeout, _) => format!("{upstream} took too long"),
@@ -50,80 +60,132 @@ fn status(facts: Option<&Failure<'_>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use gglib_core::api::error::{ApiError, Code};
     use gglib_core::ports::UpstreamError;
     use gglib_core::retry::EventSource;
     use gglib_runtime::completion::Failure;
     use http::StatusCode;
+    use insta::assert_snapshot;
 
     use super::*;
 
-    fn told(failure: &Failure) -> String {
+    const SOURCE: EventSource<'static> = EventSource { target: "127.0.0.1:8080", rules: "gglib" };
+
+    fn told(failure: &Failure, delay: Duration) -> String {
         let event = RetryEvent::RetryScheduled {
             attempt: 1,
             max_attempts: 4,
             class: failure.facts().class(),
             hint: None,
-            delay: Duration::from_millis(1_960),
+            delay,
         };
-        let source = EventSource { target: "127.0.0.1:8080", rules: "gglib" };
-        wait(&Notice { source, event: &event, last: Some(failure) }).expect("a wait is told of")
+        wait(&Notice { source: SOURCE, event: &event, last: Some(failure) }).expect("a wait is told of")
     }
 
-    fn answered(status: u16, code: &str) -> Failure {
+    /// What is told of each failure, after its class.
+    fn table(failures: impl IntoIterator<Item = Failure>) -> String {
+        let line = |failure: Failure| {
+            format!("{:<12} {}", failure.facts().class(), told(&failure, Duration::from_millis(1_960)))
+        };
+        failures.into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn answered((status, code): (u16, &str)) -> Failure {
         let mut error = ApiError::new(ErrorCode::Internal, "model_loading 429 queue_full");
         (error.status, error.code) = (StatusCode::from_u16(status).unwrap(), Code::Upstream(code.into()));
         Failure::Status(error)
     }
 
     #[test]
-    fn codes_and_classes_decide_and_messages_do_not() {
-        for (failure, expected) in [
-            (answered(503, "model_loading"), "model is loading"),
-            (answered(503, "model_load_failed"), "model could not be loaded"),
-            (answered(429, "queue_full"), "the queue is full"),
-            (answered(503, "wait_stalled"), "the queue stands still"),
-            (answered(503, "wait_too_long"), "the queue is too slow"),
-            (answered(503, "draining"), "127.0.0.1:8080 is shutting down"),
-            (answered(429, "tokens"), "127.0.0.1:8080 has had too many requests"),
-            (answered(503, "x"), "127.0.0.1:8080 is busy"),
-            (answered(529, "x"), "127.0.0.1:8080 is busy"),
-            (answered(504, "x"), "127.0.0.1:8080 took too long"),
-            (answered(500, "x"), "127.0.0.1:8080 failed (500)"),
-            (answered(404, "x"), "127.0.0.1:8080 refused the request (404)"),
-            (
-                Failure::Verdict(ApiError::new(ErrorCode::TimeoutFirstContent, "")),
-                "127.0.0.1:8080 took too long",
-            ),
-            (Failure::Verdict(ApiError::new(ErrorCode::UpstreamIncomplete, "")), "127.0.0.1:8080 failed"),
-            (
-                Failure::Transport(UpstreamError::new(Phase::Connect, "refused")),
-                "no answer from 127.0.0.1:8080",
-            ),
-            (
-                Failure::Transport(UpstreamError::new(Phase::BeforeHeaders, "reset")),
-                "no answer from 127.0.0.1:8080",
-            ),
-            (
-                Failure::Transport(UpstreamError::new(Phase::MidBody, "reset")),
-                "the answer from 127.0.0.1:8080 broke off",
-            ),
-        ] {
-            assert_eq!(told(&failure), format!("{expected}, trying again in 2.0 s (2 of 4)"));
+    fn codes_of_ours_are_said_in_plain_words() {
+        let codes = ["model_loading", "model_load_failed", "wait_stalled", "wait_too_long", "draining"];
+        let refused = codes.map(|code| answered((503, code)));
+        assert_snapshot!(table(refused.into_iter().chain([answered((429, "queue_full"))])), @"
+        overloaded   model is loading, trying again in 2.0 s (2 of 4)
+        overloaded   model could not be loaded, trying again in 2.0 s (2 of 4)
+        overloaded   the queue stands still, trying again in 2.0 s (2 of 4)
+        overloaded   the queue is too slow, trying again in 2.0 s (2 of 4)
+        overloaded   127.0.0.1:8080 is shutting down, trying again in 2.0 s (2 of 4)
+        rate_limited the queue is full, trying again in 2.0 s (2 of 4)
+        ");
+    }
+
+    #[test]
+    fn other_answers_are_told_of_by_class_and_their_messages_are_not() {
+        let statuses = [429, 503, 529, 500, 502, 408, 504, 404];
+        assert_snapshot!(table(statuses.map(|status| answered((status, "x")))), @"
+        rate_limited 127.0.0.1:8080 has had too many requests, trying again in 2.0 s (2 of 4)
+        overloaded   127.0.0.1:8080 is busy, trying again in 2.0 s (2 of 4)
+        overloaded   127.0.0.1:8080 is busy, trying again in 2.0 s (2 of 4)
+        server_error 127.0.0.1:8080 failed (500), trying again in 2.0 s (2 of 4)
+        server_error 127.0.0.1:8080 failed (502), trying again in 2.0 s (2 of 4)
+        timeout      127.0.0.1:8080 took too long, trying again in 2.0 s (2 of 4)
+        timeout      127.0.0.1:8080 took too long, trying again in 2.0 s (2 of 4)
+        rejected     127.0.0.1:8080 refused the request (404), trying again in 2.0 s (2 of 4)
+        ");
+    }
+
+    #[test]
+    fn answers_that_break_the_protocol_or_take_too_long() {
+        let codes = [
+            ErrorCode::UpstreamIncomplete,
+            ErrorCode::UpstreamMalformed,
+            ErrorCode::TimeoutResponseHeaders,
+            ErrorCode::TimeoutFirstContent,
+            ErrorCode::TimeoutIdle,
+            ErrorCode::TimeoutTotal,
+        ];
+        assert_snapshot!(table(codes.map(|code| Failure::Verdict(ApiError::new(code, "")))), @"
+        server_error the answer from 127.0.0.1:8080 was not complete, trying again in 2.0 s (2 of 4)
+        server_error the answer from 127.0.0.1:8080 makes no sense, trying again in 2.0 s (2 of 4)
+        timeout      127.0.0.1:8080 took too long, trying again in 2.0 s (2 of 4)
+        timeout      127.0.0.1:8080 took too long, trying again in 2.0 s (2 of 4)
+        timeout      127.0.0.1:8080 took too long, trying again in 2.0 s (2 of 4)
+        timeout      127.0.0.1:8080 took too long, trying again in 2.0 s (2 of 4)
+        ");
+    }
+
+    #[test]
+    fn an_error_inside_a_stream_has_no_status_to_show() {
+        let codes =
+            [ErrorCode::ModelLoading, ErrorCode::QueueFull, ErrorCode::UpstreamError, ErrorCode::Internal];
+        assert_snapshot!(table(codes.map(|code| Failure::Event(ApiError::new(code, "")))), @"
+        overloaded   model is loading, trying again in 2.0 s (2 of 4)
+        rate_limited the queue is full, trying again in 2.0 s (2 of 4)
+        server_error 127.0.0.1:8080 failed, trying again in 2.0 s (2 of 4)
+        server_error 127.0.0.1:8080 failed, trying again in 2.0 s (2 of 4)
+        ");
+    }
+
+    #[test]
+    fn connections_that_fail() {
+        let phases = [Phase::Connect, Phase::BeforeHeaders, Phase::AfterHeaders, Phase::MidBody];
+        let broken = phases.map(|phase| Failure::Transport(UpstreamError::new(phase, "reset")));
+        assert_snapshot!(table(broken), @"
+        transport    no answer from 127.0.0.1:8080, trying again in 2.0 s (2 of 4)
+        transport    no answer from 127.0.0.1:8080, trying again in 2.0 s (2 of 4)
+        transport    the answer from 127.0.0.1:8080 broke off, trying again in 2.0 s (2 of 4)
+        transport    the answer from 127.0.0.1:8080 broke off, trying again in 2.0 s (2 of 4)
+        ");
+    }
+
+    #[test]
+    fn a_delay_that_nobody_sees_is_none() {
+        let loading = answered((503, "model_loading"));
+        for (millis, expected) in [(0, "at once"), (49, "at once"), (51, "in 0.1 s"), (15_000, "in 15.0 s")] {
+            let expected = format!("model is loading, trying again {expected} (2 of 4)");
+            assert_eq!(told(&loading, Duration::from_millis(millis)), expected);
         }
     }
 
     #[test]
     fn only_a_wait_is_told_of() {
-        let source = EventSource { target: "127.0.0.1:8080", rules: "gglib" };
         for event in [
             RetryEvent::AttemptStarted { attempt: 2 },
             RetryEvent::Succeeded { attempts: 2, total_delay: Duration::ZERO },
             RetryEvent::Cancelled { attempts: 1, total_delay: Duration::ZERO },
         ] {
-            assert_eq!(wait(&Notice { source, event: &event, last: None }), None);
+            assert_eq!(wait(&Notice { source: SOURCE, event: &event, last: None }), None);
         }
     }
 }

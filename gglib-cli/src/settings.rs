@@ -41,11 +41,11 @@ pub(crate) fn load_from(path: &Path, text: Option<&str>, flags: Flags<'_>) -> Re
     Ok(config)
 }
 
-/// Warns of what is doubtful in `[retry]`. Only the commands that are about the configuration do so: the others would
+/// Warns of what is doubtful in the sections on retries. Only the commands that are about the configuration do so: the others would
 /// say it again each time.
 pub(crate) fn warn_of_lints(config: &Config) {
     for lint in config.retry_lints() {
-        ui::warning(&format!("[retry]: {lint}"));
+        ui::warning(&lint.to_string());
     }
 }
 

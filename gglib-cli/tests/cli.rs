@@ -263,3 +263,22 @@ fn no_retry_makes_one_attempt() {
     assert!(output.contains("error: gave up after 1 attempt in 0.0 s (attempts exhausted): 503"), "{output}");
     assert_eq!(times.try_iter().count(), 1);
 }
+
+#[test]
+fn q_follows_the_rules_of_the_model_and_of_the_failures_class() {
+    let home = home();
+    let config = home.path().join("gglib.toml");
+    let arg = config.to_str().expect("UTF-8");
+    let model = "[retry]\nmax_attempts = 1\n[models.big]\npath = \"big.gguf\"\naliases = [\"b\"]\n\
+                 [models.big.retry]\nmax_attempts = 2\n";
+    // The server's 503 is of the class `overloaded`.
+    for (class, attempts) in [("rate_limited", 2), ("overloaded", 1)] {
+        let text = format!("{model}[retry.class.{class}]\nmax_attempts = 1\n");
+        std::fs::write(&config, text).expect("writable");
+        let (url, times) = refusing_server();
+        let args = ["q", "Hello?", "--model", "b", "--config", arg, "--url", &url];
+        let output = gglib_with(home.path(), &args, &[], "");
+        assert!(output.contains(&format!("error: gave up after {attempts} attempt")), "{output}");
+        assert_eq!(times.try_iter().count(), attempts, "{class}");
+    }
+}

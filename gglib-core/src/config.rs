@@ -25,13 +25,15 @@ use std::time::Duration;
 pub use error::{ConfigError, ConfigErrors};
 pub use key::{EnvVar, KEYS, Key, Kind};
 pub use layers::Sources;
+pub use retry::{Retry, RetryLint};
 
 use crate::model::{Catalog, ModelName, ModelSpec};
-use crate::retry::{Lint, RetryRules, Surroundings, Warning, hint, lint};
+use crate::retry::{RetryRules, Warning};
 
 mod error;
 mod key;
 mod layers;
+mod retry;
 mod typed;
 mod value;
 
@@ -48,8 +50,9 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `[recovery]`
     pub recovery: Recovery,
-    /// `[retry]`: the rules of our clients; their policy is also the one behind our `Retry-After`.
-    pub retry: RetryRules,
+    /// `[retry]` and the sections beside it: the rules of our clients. The policy of `[retry]` is also the one behind
+    /// our `Retry-After`.
+    pub retry: Retry,
     /// `[models.*]`
     pub models: BTreeMap<ModelName, ModelSpec>,
     /// Values of the environment that were left aside, for the log.
@@ -133,26 +136,34 @@ impl Config {
         Catalog::new(self.models.clone())
     }
 
-    /// What is doubtful in `[retry]`, for a client of an endpoint with the same configuration.
+    /// The rules by which our clients repeat requests to `model`, by name or alias; those of `[retry]` for any other
+    /// name, since it may be a model of another endpoint.
+    pub fn retry_rules(&self, model: &str) -> &RetryRules {
+        let called = |(name, spec): &(&ModelName, &ModelSpec)| {
+            name.as_str() == model || spec.aliases.iter().any(|alias| alias == model)
+        };
+        let name = self.models.iter().find(called).map_or(model, |(name, _)| name.as_str());
+        self.retry.rules_for(name)
+    }
+
+    /// What is doubtful in the sections on retries, for a client of an endpoint with the same configuration.
     ///
-    /// The longest hint of such an endpoint is the one it gives without an estimate. That a request may wait
-    /// (`admission.stall`) for longer than `total_deadline` is not held against it: the deadline bounds when attempts
-    /// begin, and a client whose one attempt has waited for minutes in a queue that stood still is not meant to queue
-    /// up again.
+    /// That a request may wait (`admission.stall`) for longer than `total_deadline` is not held against it: the
+    /// deadline bounds when attempts begin, and a client whose one attempt has waited for minutes in a queue that stood
+    /// still is not meant to queue up again. What a client can return from, the endpoint refuses at once.
     ///
     /// ```
     /// use gglib_core::config::{self, Sources};
     ///
-    /// let text = "[retry]\npreset = \"exponential\"\ntotal_deadline = \"1m\"";
+    /// let text = "[retry.class.timeout]\npreset = \"exponential\"\ntotal_deadline = \"1m\"";
     /// let sources = Sources { file: Some(("gglib.toml".as_ref(), text)), env: &|_| None, flags: &[] };
-    /// let names: Vec<_> = config::load(&sources)?.retry_lints().iter().map(|lint| lint.name()).collect();
-    /// assert_eq!(names, ["no-jitter"]);
+    /// let lints = config::load(&sources)?.retry_lints();
+    /// assert_eq!(lints[0].section, "[retry.class.timeout]");
+    /// assert_eq!(lints[0].lint.name(), "no-jitter");
     /// # Ok::<(), config::ConfigErrors>(())
     /// ```
-    pub fn retry_lints(&self) -> Vec<Lint> {
-        let policy = &self.retry.policy;
-        let longest_hint = Some(hint::advertise(policy, None));
-        lint(policy, &Surroundings { longest_hint, wait_bound: None })
+    pub fn retry_lints(&self) -> Vec<RetryLint> {
+        self.retry.lints()
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use gglib_core::config::{self, Timeouts};
 use gglib_core::model::Catalog;
 use gglib_core::ports::Residency;
-use gglib_core::retry::RetryPolicy;
+use gglib_core::retry::{RetryObserver, RetryPolicy};
 
-use crate::counters::Counters;
+use crate::budgets::Budgets;
+use crate::metrics::Metrics;
 
 /// The part of the configuration that concerns the endpoint.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
-            retry: config.retry.policy,
+            retry: config.retry.rules.policy,
             head_grace: Duration::from_millis(1500),
             keep_alive: Duration::from_secs(10),
             empty_delta: Duration::from_secs(50),
@@ -51,12 +52,20 @@ pub struct App {
     pub(crate) residency: Arc<dyn Residency>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) budgets: Arc<Budgets>,
 }
 
 impl App {
     /// An endpoint for the models of `catalog`, whose engines `residency` provides.
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
-        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), counters: Arc::default() }
+        let metrics = Arc::new(Metrics::new(&catalog));
+        let budgets = Arc::new(Budgets::new(&settings.retry, &catalog, Arc::clone(&metrics)));
+        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), metrics, budgets }
+    }
+    /// Where the sequences and breakers behind the ports publish their events, to be shown by `/metrics`. A target is
+    /// known by the name of its model.
+    pub fn retry_observer(&self) -> Arc<dyn RetryObserver> {
+        self.metrics.clone()
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use self::attempt::Attempt;
 use self::failure::Failure;
 use crate::app::App;
+use crate::metrics::{AnswerMeter, Event};
 use crate::refusal;
 use crate::request::ChatRequest;
 
@@ -97,7 +98,7 @@ async fn resend(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
-    app.counters.resends.increment();
+    app.metrics.record(Event::Resent { model: &request.model });
     tracing::info!(generation = lease.generation().0, "sending again on a second connection");
     tell(sink, Recovery::Resend).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
@@ -117,7 +118,7 @@ async fn relaunch(
     cause: Failure,
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
-    app.counters.relaunches.increment();
+    app.metrics.record(Event::Relaunched { model: &request.model });
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
     tell(sink, Recovery::Relaunch).await?;
     let lease = lease(app, request).await?;
@@ -131,8 +132,10 @@ async fn relaunch(
 }
 
 async fn lease(app: &App, request: &ChatRequest) -> Result<Box<dyn Lease>, ApiError> {
-    let waiting = app.residency.lease(request.model.clone());
-    waiting.await.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
+    let began = Instant::now();
+    let leased = app.residency.lease(request.model.clone()).await;
+    app.metrics.record(Event::LeftQueue { model: &request.model, waited: began.elapsed() });
+    leased.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
 }
 
 async fn attempt(
@@ -141,7 +144,8 @@ async fn attempt(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    Attempt::new(request, &app.settings, sink).run(lease).await
+    let meter = AnswerMeter::new(&app.metrics, request);
+    Attempt::new(request, &app.settings, sink, meter).run(lease).await
 }
 
 async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

@@ -7,9 +7,10 @@ pub use app::{App, Settings};
 pub use serve::{serve, serve_on};
 
 mod app;
+mod budgets;
 mod connection;
-mod counters;
 mod exchange;
+pub mod metrics;
 mod own_chunk;
 mod panics;
 mod plain;
@@ -19,4 +20,5 @@ mod request_id;
 mod routes;
 mod serve;
 mod stream;
+mod tally;
 mod upload;

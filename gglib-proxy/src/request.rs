@@ -4,6 +4,7 @@ use bytes::Bytes;
 use gglib_core::api::body::JsonObject;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::{Catalog, ModelName, Unknown};
+use tokio::time::Instant;
 
 /// A chat completion request whose model is known.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct ChatRequest {
     pub(crate) usage: bool,
     /// What the engine is sent: the client's body, asked for as a stream with progress.
     pub(crate) body: Bytes,
+    /// When it had been read.
+    pub(crate) read_at: Instant,
 }
 
 impl ChatRequest {
@@ -50,7 +53,7 @@ impl ChatRequest {
             options.set("include_usage", true);
             body.set_object("stream_options", options);
         }
-        Ok(Self { model, stream, choices, progress, usage, body: body.into_bytes() })
+        Ok(Self { model, stream, choices, progress, usage, body: body.into_bytes(), read_at: Instant::now() })
     }
 }
 

@@ -5,6 +5,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 use tracing::Instrument;
+use tracing::field::Empty;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a client.
@@ -14,8 +15,13 @@ const LONGEST: usize = 128;
 pub(crate) async fn layer(request: Request, next: Next) -> Response {
     let given = request.headers().get(&REQUEST_ID).filter(|id| is_usable(id)).cloned();
     let id = given.unwrap_or_else(fresh);
-    let span =
-        tracing::info_span!("request", id = id.to_str().unwrap_or_default(), path = request.uri().path());
+    let span = tracing::info_span!(
+        "request",
+        id = id.to_str().unwrap_or_default(),
+        path = request.uri().path(),
+        model = Empty,
+        retries_above = Empty,
+    );
     let mut response = next.run(request).instrument(span).await;
     response.headers_mut().insert(REQUEST_ID, id);
     response

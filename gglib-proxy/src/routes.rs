@@ -13,6 +13,7 @@ use crate::{panics, request_id};
 
 mod chat;
 mod health;
+mod metrics;
 mod models;
 mod status;
 
@@ -31,6 +32,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/health", get(health::healthy))
         .route("/readyz", get(health::ready))
         .route("/status", get(status::status))
+        .route("/metrics", get(metrics::metrics))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(middleware::from_fn(panics::layer))

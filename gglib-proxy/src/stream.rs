@@ -14,11 +14,11 @@ use tracing::Instrument;
 use self::relay::Relay;
 use crate::app::App;
 use crate::connection::Outlet;
-use crate::counters::Tally;
 use crate::exchange::{self, Recovery, Rejected, Sink};
 use crate::panics;
 use crate::request::ChatRequest;
 use crate::routes::RECOVERY_HEADER;
+use crate::tally::Tally;
 
 mod relay;
 

@@ -98,6 +98,14 @@ async fn a_plain_and_a_streamed_answer_say_the_same_and_odd_members_pass() {
     let odd = served.chat(&odd).await;
     check_whole(&odd);
     assert_eq!(odd.json()["usage"]["completion_tokens"], plain.json()["usage"]["completion_tokens"]);
+
+    // All four have the same prompt and length, and one of them only the engine's timings to tell it by.
+    let metrics = served.connect().await.ask("GET /metrics HTTP/1.1\r\nhost: gglib\r\n\r\n").await;
+    for (name, part) in [("prompt", "prompt_tokens"), ("completion", "completion_tokens")] {
+        let tokens = 4 * plain.json()["usage"][part].as_u64().unwrap();
+        let line = format!("gglib_{name}_tokens_total{{model=\"smollm2\"}} {tokens}\n");
+        assert!(metrics.body.contains(&line), "{line}{}", metrics.body);
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ pub mod configuration;
 pub mod dependencies;
 pub mod errors;
 pub mod exit_codes;
+pub mod metrics;
 pub mod retry_policy;
 pub mod retry_sites;
 pub mod snippets;
@@ -41,6 +42,7 @@ pub const PAGES: &[Page] = &[
     Page { path: "docs/src/reference/configuration.md", render: |_| Ok(configuration::render()) },
     Page { path: "docs/src/reference/errors.md", render: |_| errors::render() },
     Page { path: "docs/src/reference/exit-codes.md", render: |_| Ok(exit_codes::render()) },
+    Page { path: "docs/src/reference/metrics.md", render: |_| Ok(metrics::render()) },
     Page { path: "docs/src/reference/retry-policy.md", render: |_| Ok(retry_policy::render()) },
     Page { path: "docs/src/reference/retry-sites.md", render: retry_sites::render },
 ];

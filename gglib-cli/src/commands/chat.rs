@@ -19,7 +19,8 @@ pub(super) async fn run(args: Chat, common: &Common) -> Result<Exit, CliError> {
     if interactive {
         ui::note(&format!("Talking to {model}. An empty line or Ctrl-D ends."));
     }
-    let client = Client::new(&url, model, client::rules(&config, args.no_retry))?;
+    let rules = client::rules(&config, &model, args.no_retry);
+    let client = Client::new(&url, model, rules)?;
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut messages: Vec<Value> = Vec::new();
     loop {

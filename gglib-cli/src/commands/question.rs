@@ -14,7 +14,8 @@ pub(super) async fn run(args: Question, common: &Common) -> Result<Exit, CliErro
     let config = settings::load(common, &[])?;
     let url = client::url(&args.target, &config);
     let model = client::model(args.model, &url).await?;
-    let client = Client::new(&url, model, client::rules(&config, args.no_retry))?;
+    let rules = client::rules(&config, &model, args.no_retry);
+    let client = Client::new(&url, model, rules)?;
     let content = match context()? {
         Some(context) => format!("{context}\n\n{}", args.text),
         None => args.text,

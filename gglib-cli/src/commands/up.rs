@@ -130,7 +130,7 @@ fn write_config(path: &Path, args: &Up, model: &str, added: Option<&ModelSpec>) 
 
 /// One real request through the endpoint.
 async fn ask(url: &str, model: &str, config: &Config) -> Result<String, CliError> {
-    let client = client::completions(url, config.retry.clone())?;
+    let client = client::completions(url, config.retry_rules(model).clone())?;
     let body = json!({
         "model": model,
         "messages": [{ "role": "user", "content": QUESTION }],

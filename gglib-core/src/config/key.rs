@@ -3,12 +3,18 @@
 //! The reader rejects what is not here, the environment layer is derived from it, and so is the reference
 //! page of the book. A test holds the defaults here and those of the typed structs together.
 
-use crate::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR};
+use crate::retry::{Class, DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR};
+
+/// Stands in a path for any name.
+const ANY: &str = "*";
+
+/// Stands in a path for the name of a [`Class`].
+const CLASS: &str = "CLASS";
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Dotted path; `*` stands for a model's name.
+    /// Dotted path; `*` stands for a model's name, `CLASS` for a class of failures.
     pub path: &'static str,
     /// The kind of its value.
     pub kind: Kind,
@@ -69,6 +75,11 @@ impl EnvVar {
 }
 
 impl Key {
+    /// Whether the path stands for many.
+    pub fn is_pattern(&self) -> bool {
+        self.path.split('.').any(|segment| [ANY, CLASS].contains(&segment))
+    }
+
     /// The variable that overrides this key, if one does.
     pub fn env(&self) -> Option<EnvVar> {
         match self.path {
@@ -76,7 +87,7 @@ impl Key {
             "retry.total_deadline" => Some(EnvVar::Lenient(DEADLINE_ENV_VAR)),
             // Discovery reads GGLIB_LLAMA_SERVER itself, after the configured path.
             "engine.binary" => None,
-            path if path.contains('*') || self.kind == Kind::List => None,
+            _ if self.is_pattern() || self.kind == Kind::List => None,
             path => Some(EnvVar::Strict(format!("GGLIB_{}", path.replace('.', "_").to_uppercase()))),
         }
     }
@@ -197,6 +208,26 @@ pub const KEYS: &[Key] = &[
     ),
     key("retry.total_deadline", Kind::Duration, "\"60s\"", "No new attempt is started after this long."),
     key(
+        "retry.class.CLASS.preset",
+        Kind::Text,
+        "",
+        "The preset of the numbers after a failure of this class: `rate_limited` (429), `overloaded` (503, 529), `server_error` (other 5xx, malformed answers), `timeout` (408, 504, our own timers), `transport` (no connection, or a broken one) or `rejected` (anything else). Attempts and time are those of the whole sequence. Without it, as for the model.",
+    ),
+    key(
+        "retry.class.CLASS.max_attempts",
+        Kind::Integer,
+        "",
+        "Attempts of the whole sequence, including the first.",
+    ),
+    key("retry.class.CLASS.initial_backoff", Kind::Duration, "", "Upper bound of the first delay."),
+    key("retry.class.CLASS.max_backoff", Kind::Duration, "", "No delay is drawn above this."),
+    key(
+        "retry.class.CLASS.total_deadline",
+        Kind::Duration,
+        "",
+        "After such a failure, no new attempt is started after this long.",
+    ),
+    key(
         "models.*.path",
         Kind::Text,
         "",
@@ -216,34 +247,50 @@ pub const KEYS: &[Key] = &[
         "Requests that the engine serves at once; further ones wait in our queue.",
     ),
     key("models.*.args", Kind::List, "[]", "Passed to `llama-server` as they are."),
+    key(
+        "models.*.retry.preset",
+        Kind::Text,
+        "",
+        "The rules of our own clients for this model. Each key of this section wins over that of `[retry]`, and is won over by that of `[retry.class.CLASS]`.",
+    ),
+    key("models.*.retry.max_attempts", Kind::Integer, "", "Attempts, including the first."),
+    key("models.*.retry.initial_backoff", Kind::Duration, "", "Upper bound of the first delay."),
+    key("models.*.retry.max_backoff", Kind::Duration, "", "No delay is drawn above this."),
+    key("models.*.retry.total_deadline", Kind::Duration, "", "No new attempt is started after this long."),
 ];
 
 /// The key that a concrete path (`models.smollm2.context` as segments) belongs to.
 pub(super) fn find(path: &[String]) -> Option<&'static Key> {
-    KEYS.iter().find(|key| {
-        let pattern: Vec<&str> = key.path.split('.').collect();
-        pattern.len() == path.len() && pattern.iter().zip(path).all(|(p, s)| *p == "*" || p == s)
-    })
+    KEYS.iter().find(|key| key.path.split('.').count() == path.len() && begins(key, path))
 }
 
 /// Whether some key lies below the concrete path `prefix`.
 pub(super) fn is_section(prefix: &[String]) -> bool {
-    KEYS.iter().any(|key| {
-        let pattern: Vec<&str> = key.path.split('.').collect();
-        pattern.len() > prefix.len() && pattern.iter().zip(prefix).all(|(p, s)| *p == "*" || p == s)
-    })
+    KEYS.iter().any(|key| key.path.split('.').count() > prefix.len() && begins(key, prefix))
 }
 
-/// Names that may follow the concrete path `prefix`.
+/// Names that may follow the concrete path `prefix`, where there is a list of them.
 pub(super) fn children(prefix: &[String]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = KEYS
         .iter()
-        .filter_map(|key| {
-            let pattern: Vec<&'static str> = key.path.split('.').collect();
-            let below = pattern.iter().zip(prefix).all(|(p, s)| *p == "*" || p == s);
-            (below && pattern.len() > prefix.len()).then(|| pattern[prefix.len()])
+        .filter(|key| begins(key, prefix))
+        .filter_map(|key| key.path.split('.').nth(prefix.len()))
+        .flat_map(|name| match name {
+            ANY => Vec::new(),
+            CLASS => Class::ALL.map(Class::as_str).to_vec(),
+            name => vec![name],
         })
         .collect();
+    names.sort_unstable();
     names.dedup();
     names
+}
+
+/// Whether the path of `key` begins like the concrete path `prefix`, as far as both go.
+fn begins(key: &Key, prefix: &[String]) -> bool {
+    key.path.split('.').zip(prefix).all(|(pattern, segment)| match pattern {
+        ANY => true,
+        CLASS => Class::ALL.iter().any(|class| class.as_str() == segment),
+        name => name == segment,
+    })
 }

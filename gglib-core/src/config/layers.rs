@@ -150,7 +150,7 @@ fn mismatch(key: &str, origin: &str, kind: Kind, found: &str) -> ConfigError {
 
 fn unknown(path: &[String], origin: &str) -> ConfigError {
     let (name, parent) = path.split_last().expect("a key's path has at least one segment");
-    let nearest = model::nearest(name, key::children(parent).into_iter().filter(|child| *child != "*"));
+    let nearest = model::nearest(name, key::children(parent).into_iter());
     ConfigError::UnknownKey {
         key: path.join("."),
         origin: origin.to_owned(),

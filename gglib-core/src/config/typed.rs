@@ -9,13 +9,13 @@ use toml::Value;
 use super::error::ConfigError;
 use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
-use super::{Admission, Config, Engine, Recovery, Server, Timeouts, Transport, value};
+use super::value::ABOVE_ZERO;
+use super::{Admission, Config, Engine, Recovery, Server, Timeouts, Transport, retry, value};
 use crate::model::{ModelName, ModelSpec};
-use crate::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, RetryRules, Warning, preset};
 
 pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<ConfigError>) -> Config {
     let mut read = Reader { values, errors };
-    let (retry, warnings) = read.retry(sources.env);
+    let (retry, warnings) = retry::read(&mut read, sources.env);
     Config {
         server: Server {
             listen: read.parsed(
@@ -57,7 +57,7 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
     }
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     values: &'a Values,
     errors: &'a mut Vec<ConfigError>,
 }
@@ -69,10 +69,30 @@ impl Reader<'_> {
         self.values.get(&segments).cloned().unwrap_or_else(|| default(path))
     }
 
-    /// Whether anybody has set the key.
-    fn is_given(&self, path: &str) -> bool {
-        let segments: Vec<String> = path.split('.').map(str::to_owned).collect();
-        self.values.contains_key(&segments)
+    /// The value of `key` below the section of this path, if it is given and `parse` understands it; if it does not,
+    /// that is noted.
+    pub(super) fn given<T>(
+        &mut self,
+        section: &[&str],
+        key: &str,
+        expected: &str,
+        parse: impl Fn(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let path: Vec<String> = section.iter().chain([&key]).map(|segment| (*segment).to_owned()).collect();
+        let given = self.values.get(&path)?;
+        let parsed = parse(&given.value);
+        if parsed.is_none() {
+            self.reject(&path.join("."), given, expected);
+        }
+        parsed
+    }
+
+    /// The names of the models that anything is said of, in order.
+    pub(super) fn models(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.values.keys().filter(|path| path[0] == "models").map(|path| path[1].clone()).collect();
+        names.dedup();
+        names
     }
 
     /// A text that `parse` understands; an error is noted and the default stands in.
@@ -87,11 +107,9 @@ impl Reader<'_> {
         })
     }
 
-    /// A duration above zero: each of them bounds something.
+    /// A duration above zero.
     fn duration(&mut self, path: &str) -> Duration {
-        self.parsed(path, "a duration above zero such as \"30s\"", |text| {
-            value::duration(text).filter(|duration| !duration.is_zero())
-        })
+        self.parsed(path, ABOVE_ZERO, value::above_zero)
     }
 
     /// A whole number of at least 1.
@@ -118,42 +136,11 @@ impl Reader<'_> {
             found: given.value.to_string(),
         });
     }
-
-    /// The numbers of `[retry]` over its preset, then the lenient variables over both.
-    fn retry(&mut self, env: &dyn Fn(&str) -> Option<String>) -> (RetryRules, Vec<Warning>) {
-        let names = preset::all().map(|rules| format!("\"{}\"", rules.name)).join(", ");
-        let mut rules = self.parsed("retry.preset", &format!("one of {names}"), preset::by_name);
-        let policy = &mut rules.policy;
-        if self.is_given("retry.max_attempts") {
-            policy.max_attempts = self.positive("retry.max_attempts");
-        }
-        if self.is_given("retry.initial_backoff") {
-            policy.initial_backoff = self.duration("retry.initial_backoff");
-        }
-        if self.is_given("retry.max_backoff") {
-            policy.max_backoff = self.duration("retry.max_backoff");
-        }
-        if self.is_given("retry.total_deadline") {
-            // Through the same function as the variable, since shortening it pulls the backoffs along.
-            let deadline = self.duration("retry.total_deadline");
-            let seconds = format!("{}.{:09}", deadline.as_secs(), deadline.subsec_nanos());
-            (*policy, _) =
-                RetryPolicy::layered(*policy, |name| (name == DEADLINE_ENV_VAR).then(|| seconds.clone()));
-        }
-        let (layered, warnings) = RetryPolicy::layered(*policy, |name| {
-            [MAX_ATTEMPTS_ENV_VAR, DEADLINE_ENV_VAR].contains(&name).then(|| env(name)).flatten()
-        });
-        *policy = layered;
-        (rules, warnings)
-    }
 }
 
 fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, ModelSpec> {
-    let mut names: Vec<String> =
-        read.values.keys().filter(|path| path[0] == "models").map(|path| path[1].clone()).collect();
-    names.dedup();
     let mut models = BTreeMap::new();
-    for name in names {
+    for name in read.models() {
         let at = |key: &str| vec!["models".to_owned(), name.clone(), key.to_owned()];
         let values = read.values;
         let text = |key: &str| values.get(&at(key)).and_then(|given| given.value.as_str());
@@ -239,6 +226,7 @@ fn default(path: &str) -> Given {
 mod tests {
     use super::*;
     use crate::config::{key, load};
+    use crate::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, RetryRules, preset};
 
     fn from_file(text: &str) -> Result<Config, String> {
         from(text, &[], &[])
@@ -259,7 +247,7 @@ mod tests {
         assert_eq!(config.engine.transport, Transport::Unix);
         assert_eq!(config.admission.queue, 256);
         assert_eq!(config.timeouts.request, Duration::from_secs(45 * 60));
-        assert_eq!(config.retry, preset::gglib());
+        assert_eq!(config.retry.rules, preset::gglib());
         assert!(config.models.is_empty() && config.warnings.is_empty());
         assert_eq!(config.retry_lints(), []);
     }
@@ -268,12 +256,12 @@ mod tests {
     fn every_default_stands_in_a_file_as_it_is_written_in_the_table() {
         let text: Vec<String> = KEYS
             .iter()
-            .filter(|key| !key.default.is_empty() && !key.path.contains('*'))
+            .filter(|key| !key.default.is_empty() && !key.is_pattern())
             .map(|key| format!("{} = {}", key.path, key.default))
             .collect();
         let config = from_file(&text.join("\n")).unwrap();
         assert_eq!(config.timeouts, from_file("").unwrap().timeouts);
-        assert_eq!(config.retry, preset::gglib());
+        assert_eq!(config.retry.rules, preset::gglib());
     }
 
     #[test]
@@ -372,23 +360,23 @@ mod tests {
     fn the_retry_variables_are_lenient_and_win_over_the_file() {
         let file = "[retry]\nmax_attempts = 7\ntotal_deadline = \"40s\"";
         let config = from(file, &[(MAX_ATTEMPTS_ENV_VAR, "2"), (DEADLINE_ENV_VAR, "soon")], &[]).unwrap();
-        assert_eq!(config.retry.policy.max_attempts, 2);
-        assert_eq!(config.retry.policy.total_deadline, Duration::from_secs(40));
+        assert_eq!(config.retry.rules.policy.max_attempts, 2);
+        assert_eq!(config.retry.rules.policy.total_deadline, Duration::from_secs(40));
         assert_eq!(config.warnings.len(), 1);
     }
 
     #[test]
     fn a_shortened_deadline_pulls_the_backoffs_along() {
         let config = from_file("[retry]\ntotal_deadline = \"8s\"").unwrap();
-        assert_eq!(config.retry.policy.max_backoff, Duration::from_secs(4));
-        assert_eq!(config.retry.policy.initial_backoff, Duration::from_secs(1));
+        assert_eq!(config.retry.rules.policy.max_backoff, Duration::from_secs(4));
+        assert_eq!(config.retry.rules.policy.initial_backoff, Duration::from_secs(1));
     }
 
     #[test]
     fn a_preset_is_the_base_of_the_numbers_that_are_set() {
         for rules in preset::all() {
             let config = from_file(&format!("[retry]\npreset = \"{}\"", rules.name)).unwrap();
-            assert_eq!(config.retry, rules);
+            assert_eq!(config.retry.rules, rules);
             let key = key::find(&["retry".to_owned(), "preset".to_owned()]).unwrap();
             assert!(key.doc.contains(&format!("`{}`", rules.name)), "{} is not in the reference", rules.name);
         }
@@ -400,9 +388,9 @@ mod tests {
             total_deadline: Duration::from_secs(90),
             ..preset::openai_sdk().policy
         };
-        assert_eq!(config.retry, RetryRules { policy: expected, ..preset::openai_sdk() });
+        assert_eq!(config.retry.rules, RetryRules { policy: expected, ..preset::openai_sdk() });
         let config = from("", &[("GGLIB_RETRY_PRESET", "linear")], &[]).unwrap();
-        assert_eq!(config.retry, preset::linear());
+        assert_eq!(config.retry.rules, preset::linear());
         assert_eq!(
             from_file("[retry]\npreset = \"openai\"").unwrap_err(),
             "`retry.preset` in /etc/gglib/gglib.toml: expected one of \"gglib\", \"fixed\", \"linear\", \
@@ -414,7 +402,7 @@ mod tests {
     #[test]
     fn doubtful_numbers_are_found_and_a_long_queue_is_none() {
         let lints = |text: &str| -> Vec<_> {
-            from_file(text).unwrap().retry_lints().iter().map(crate::retry::Lint::name).collect()
+            from_file(text).unwrap().retry_lints().iter().map(|found| found.lint.name()).collect()
         };
         assert_eq!(lints("[admission]\nstall = \"20m\"\nmax_wait = \"1h\""), [""; 0]);
         assert_eq!(lints("[retry]\nmax_attempts = 1\ninitial_backoff = \"1h\""), [""; 0]);
@@ -428,7 +416,8 @@ mod tests {
     #[test]
     fn find_covers_every_key_of_the_table() {
         for key in KEYS {
-            let path: Vec<String> = key.path.replace('*', "m").split('.').map(str::to_owned).collect();
+            let path = key.path.replace('*', "m").replace("CLASS", "timeout");
+            let path: Vec<String> = path.split('.').map(str::to_owned).collect();
             assert_eq!(key::find(&path).map(|found| found.path), Some(key.path));
         }
     }

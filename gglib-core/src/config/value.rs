@@ -7,6 +7,14 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok()
 }
 
+/// What a good [`above_zero`] looks like.
+pub(super) const ABOVE_ZERO: &str = "a duration above zero such as \"30s\"";
+
+/// A duration above zero: each that is configured bounds something.
+pub(super) fn above_zero(text: &str) -> Option<Duration> {
+    duration(text).filter(|duration| !duration.is_zero())
+}
+
 /// A number of bytes such as `"64MiB"`, `"512 KiB"`, `"1GB"` or `"1048576"`.
 pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.trim();

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::failure::Failure;
 use super::{Rejected, Sink, answered};
 use crate::app::Settings;
+use crate::metrics::AnswerMeter;
 use crate::own_chunk;
 use crate::request::ChatRequest;
 
@@ -29,6 +30,7 @@ pub(super) struct Attempt<'a, S> {
     request: &'a ChatRequest,
     settings: &'a Settings,
     sink: &'a mut S,
+    meter: AnswerMeter<'a>,
     started: Instant,
     /// When the engine last got on: with the prompt, the content or the end.
     progress: Instant,
@@ -42,12 +44,18 @@ pub(super) struct Attempt<'a, S> {
 }
 
 impl<'a, S: Sink> Attempt<'a, S> {
-    pub(super) fn new(request: &'a ChatRequest, settings: &'a Settings, sink: &'a mut S) -> Self {
+    pub(super) fn new(
+        request: &'a ChatRequest,
+        settings: &'a Settings,
+        sink: &'a mut S,
+        meter: AnswerMeter<'a>,
+    ) -> Self {
         let started = Instant::now();
         Self {
             request,
             settings,
             sink,
+            meter,
             started,
             progress: started,
             state: StreamState::new(request.choices),
@@ -140,6 +148,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
             Failure::Answered(answered::with_advice(error, &HeaderMap::new(), &self.settings.retry))
         })?;
         if let Frame::Chunk(probe) = frame {
+            self.meter.observe(&probe, &data);
             self.hand_on(&probe, data).await?;
             // After the client has taken it: how long that took is not the engine's affair.
             if self.is_progress(&probe) {
@@ -193,7 +202,9 @@ impl<'a, S: Sink> Attempt<'a, S> {
 
     fn verdict(self) -> Result<(), Failure> {
         let committed = self.is_committed();
-        self.state.end().map_err(|error| Failure::Incomplete { error, committed })
+        self.state.end().map_err(|error| Failure::Incomplete { error, committed })?;
+        self.meter.answered();
+        Ok(())
     }
 
     fn silent(&self, code: ErrorCode, what: &str, limit: Duration) -> Failure {

@@ -18,22 +18,21 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "the scheduler does not answer; restart gglib",
         ));
     };
-    let counters = &app.counters;
-    let totals = snapshot.totals;
+    let (counted, totals) = (app.metrics.totals(), snapshot.totals);
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "engines": snapshot.engines.iter().map(engine).collect::<Vec<_>>(),
         "queue": snapshot.queue.iter().map(queue).collect::<Vec<_>>(),
         "totals": {
-            "requests": counters.requests.value(),
-            "failed": counters.failed.value(),
-            "abandoned": counters.abandoned.value(),
+            "requests": counted.requests,
+            "failed": counted.failed,
+            "abandoned": counted.abandoned,
             "loads": totals.loads,
             "failed_loads": totals.failed_loads,
             "swaps": totals.swaps,
             "crashes": totals.crashes,
-            "relaunches": counters.relaunches.value(),
-            "resends": counters.resends.value(),
+            "relaunches": counted.relaunches,
+            "resends": counted.resends,
         },
     }))
     .into_response()

@@ -11,8 +11,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{Exchange, Item};
 use crate::connection::Outlet;
-use crate::counters::Tally;
 use crate::own_chunk;
+use crate::tally::Tally;
 
 pub(super) struct Relay {
     exchange: Exchange,

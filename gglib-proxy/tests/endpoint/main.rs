@@ -4,8 +4,10 @@
 
 mod clocks;
 mod disconnects;
+mod exposition;
 mod faults;
 mod limits;
+mod metrics;
 mod passthrough;
 mod pipes;
 mod ports;

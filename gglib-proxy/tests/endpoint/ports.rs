@@ -47,6 +47,7 @@ pub(crate) enum Turn {
 #[derive(Default)]
 pub(crate) struct Ports {
     turns: Mutex<VecDeque<Turn>>,
+    snapshot: Snapshot,
     pub(crate) stage: Arc<Stage>,
 }
 
@@ -71,13 +72,18 @@ impl Ports {
     /// The nth request that is sent to an engine gets the nth of `answers`.
     pub(crate) fn answering(answers: impl IntoIterator<Item = Vec<Step>>) -> Self {
         let stage = Stage { answers: Mutex::new(answers.into_iter().collect()), ..Stage::default() };
-        Self { turns: Mutex::default(), stage: Arc::new(stage) }
+        Self { stage: Arc::new(stage), ..Self::default() }
     }
 
     /// The nth request gets the nth of `turns`.
     pub(crate) fn with_turns(self, turns: impl IntoIterator<Item = Turn>) -> Self {
         self.turns.lock().unwrap().extend(turns);
         self
+    }
+
+    /// The scheduler says that this is how things are.
+    pub(crate) fn showing(self, snapshot: Snapshot) -> Self {
+        Self { snapshot, ..self }
     }
 
     /// The nth suspicion comes to the nth of `health`.
@@ -136,7 +142,7 @@ impl Residency for Ports {
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
-        Box::pin(async { Some(Snapshot::default()) })
+        Box::pin(async { Some(self.snapshot.clone()) })
     }
 }
 

@@ -107,6 +107,8 @@ mod tests {
             let name = key.path.rsplit('.').next().unwrap();
             assert!(page.contains(&format!("| `{name}` | {} |", kind(key.kind))), "{}", key.path);
         }
-        assert!(page.contains("## `[models.NAME]`"));
+        for section in ["[models.NAME]", "[models.NAME.retry]", "[retry.class.CLASS]"] {
+            assert!(page.contains(&format!("## `{section}`")), "{section}");
+        }
     }
 }

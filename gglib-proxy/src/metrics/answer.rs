@@ -1,0 +1,145 @@
+//! Measuring one answer while it passes.
+
+use std::time::Duration;
+
+use gglib_core::api::chunk::Probe;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{Event, Metrics};
+use crate::request::ChatRequest;
+
+/// Measures one attempt's answer.
+pub(crate) struct AnswerMeter<'a> {
+    metrics: &'a Metrics,
+    request: &'a ChatRequest,
+    first_content: Option<Instant>,
+    tokens: Tokens,
+}
+
+/// What an answer has used, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    /// The prompt, the cached part included.
+    pub(crate) prompt: u64,
+    /// The part of it that was in the engine's cache.
+    pub(crate) cached: u64,
+    /// The answer.
+    pub(crate) completion: u64,
+}
+
+impl<'a> AnswerMeter<'a> {
+    pub(crate) fn new(metrics: &'a Metrics, request: &'a ChatRequest) -> Self {
+        Self { metrics, request, first_content: None, tokens: Tokens::default() }
+    }
+
+    /// Takes a chunk and what it holds. A plain answer's first content counts when the answer is whole, since a
+    /// second attempt may have another.
+    pub(crate) fn observe(&mut self, probe: &Probe, data: &[u8]) {
+        if self.first_content.is_none() && probe.content().is_some() {
+            self.first_content = Some(Instant::now());
+            if self.request.stream {
+                self.tell_first_content();
+            }
+        }
+        if probe.usage || probe.choices.iter().any(|choice| choice.finish_reason.is_some()) {
+            self.tokens.take(data);
+        }
+    }
+
+    /// Takes the end of a whole answer.
+    pub(crate) fn answered(&self) {
+        if !self.request.stream {
+            self.tell_first_content();
+        }
+        let model = &self.request.model;
+        let generation = self.first_content.map_or(Duration::ZERO, |first| first.elapsed());
+        self.metrics.record(Event::Answered { model, generation, tokens: self.tokens });
+    }
+
+    fn tell_first_content(&self) {
+        if let Some(first) = self.first_content {
+            let after = first.saturating_duration_since(self.request.read_at);
+            self.metrics.record(Event::FirstContent { model: &self.request.model, after });
+        }
+    }
+}
+
+impl Tokens {
+    /// Adds what a chunk says: each choice finishes with its `timings`, and a `usage` is the sum of all.
+    fn take(&mut self, data: &[u8]) {
+        let Ok(Wire { usage, timings }) = serde_json::from_slice(data) else { return };
+        if let Some(usage) = usage {
+            let cached = usage.prompt_tokens_details.unwrap_or_default().cached_tokens;
+            *self = Self { prompt: usage.prompt_tokens, cached, completion: usage.completion_tokens };
+        } else if let Some(Timings { cached, prompt, completion }) = timings {
+            self.prompt = self.prompt.max(cached.saturating_add(prompt));
+            self.cached = self.cached.max(cached);
+            self.completion = self.completion.saturating_add(completion);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    usage: Option<Usage>,
+    timings: Option<Timings>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Usage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    cached_tokens: u64,
+}
+
+/// llama-server's; its `prompt_n` leaves out what was cached.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Timings {
+    #[serde(rename = "cache_n")]
+    cached: u64,
+    #[serde(rename = "prompt_n")]
+    prompt: u64,
+    #[serde(rename = "predicted_n")]
+    completion: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(chunks: &[&str]) -> [u64; 3] {
+        let mut tokens = Tokens::default();
+        for chunk in chunks {
+            tokens.take(chunk.as_bytes());
+        }
+        [tokens.prompt, tokens.cached, tokens.completion]
+    }
+
+    #[test]
+    fn usage_wins_over_timings_and_the_timings_of_choices_add_up() {
+        let timings =
+            r#"{"choices":[],"timings":{"cache_n":30,"prompt_n":2,"prompt_ms":1.5,"predicted_n":3}}"#;
+        let usage = r#"{"usage":{"completion_tokens":7,"prompt_tokens":32,"total_tokens":39,"prompt_tokens_details":{"cached_tokens":31}}}"#;
+        assert_eq!(tokens(&[timings]), [32, 30, 3]);
+        assert_eq!(tokens(&[timings, timings]), [32, 30, 6]);
+        assert_eq!(tokens(&[timings, usage]), [32, 31, 7]);
+        assert_eq!(tokens(&[r#"{"usage":{"prompt_tokens":5,"completion_tokens":1}}"#]), [5, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_not_there_or_of_another_type_is_not_counted() {
+        for chunk in ["{}", r#"{"usage":null}"#, r#"{"usage":{"prompt_tokens":-1}}"#, r#"{"timings":"fast"}"#]
+        {
+            assert_eq!(tokens(&[chunk]), [0; 3], "{chunk}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Every metric, once: its name, kind, labels and meaning.
+//!
+//! Registration takes name and help from here, and so does the reference page of the book.
+
+use prometheus_client::registry::{self, Registry};
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The name of its samples; those of a histogram go on with `_bucket`, `_sum` and `_count`.
+    pub name: &'static str,
+    /// What its samples are.
+    pub kind: Kind,
+    /// The names of its labels, `le` excepted.
+    pub labels: &'static [&'static str],
+    /// What it means, one sentence without its full stop.
+    pub help: &'static str,
+}
+
+/// What the samples of a metric are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, until gglib is started again.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts observations in buckets, and sums them up.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the text format.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+impl Metric {
+    /// Puts `metric` into `registry` under this name.
+    pub(super) fn register(&self, registry: &mut Registry, metric: impl registry::Metric) {
+        // The encoder adds the suffix of counters and the full stop itself.
+        let name = self.name.strip_suffix("_total").filter(|_| self.kind == Kind::Counter);
+        registry.register(name.unwrap_or(self.name), self.help, metric);
+    }
+}
+
+/// Declares the constants and their list from the same lines, so that neither can lack what the other has.
+macro_rules! metrics {
+    ($( $kind:ident $constant:ident $name:literal [$( $label:literal ),*] $help:literal, )+) => {
+        $(
+            pub(super) const $constant: Metric =
+                Metric { name: $name, kind: Kind::$kind, labels: &[$( $label ),*], help: $help };
+        )+
+
+        /// Every metric, in the order of the reference page.
+        pub const METRICS: &[Metric] = &[$( $constant ),+];
+    };
+}
+
+metrics! {
+    Counter RECEIVED "gglib_requests_received_total" []
+        "Completion requests that came",
+    Gauge IN_FLIGHT "gglib_requests_in_flight" ["model"]
+        "Completion requests that have been read and not ended, the waiting ones included",
+    Counter ENDED "gglib_requests_total" ["model", "outcome", "code"]
+        "Completion requests that have ended, by how",
+    Histogram DURATION "gglib_request_duration_seconds" ["model", "outcome"]
+        "Time from a request's head to the end of its answer",
+    Histogram QUEUE_WAIT "gglib_queue_wait_seconds" ["model"]
+        "Time that requests waited for an engine, loads and refusals included",
+    Histogram FIRST_CONTENT "gglib_time_to_first_content_seconds" ["model"]
+        "Time from a request's last byte to the first text, reasoning or tool call of its answer",
+    Histogram GENERATION "gglib_generation_seconds" ["model"]
+        "Time from the first content of a whole answer to its end",
+    Counter PROMPT_TOKENS "gglib_prompt_tokens_total" ["model"]
+        "Tokens of the prompts of whole answers, the cached ones included",
+    Counter CACHED_TOKENS "gglib_cached_prompt_tokens_total" ["model"]
+        "Tokens of prompts that an engine had in its cache",
+    Counter COMPLETION_TOKENS "gglib_completion_tokens_total" ["model"]
+        "Tokens of whole answers",
+    Counter RELAUNCHES "gglib_relaunches_total" ["model"]
+        "Engines relaunched for a request that found them dead",
+    Counter RESENDS "gglib_resends_total" ["model"]
+        "Requests sent again because their connection broke",
+    Histogram RETRIES_ABOVE "gglib_retries_above" ["model"]
+        "How often the clients of requests say that they have made them before, at most 16",
+    Counter RETRY_EVENTS "gglib_retry_events_total" ["model", "event"]
+        "Events of backoff sequences, and of the budget that the clients' retries are counted against",
+    Counter GIVE_UPS "gglib_retry_give_ups_total" ["model", "reason"]
+        "Backoff sequences that ended without an answer, and errors that tell the client not to retry",
+    Counter BREAKER_CHANGES "gglib_breaker_changes_total" ["model", "to"]
+        "Changes of state of circuit breakers",
+    Gauge SCHEDULER_UP "gglib_scheduler_up" []
+        "1 if the owner of the queue has answered, else 0, and then what is below is missing",
+    Gauge ENGINES "gglib_engines" ["model", "state"]
+        "Engines that exist",
+    Gauge ENGINE_LEASES "gglib_engine_requests_in_flight" ["model"]
+        "Requests that use an engine now",
+    Gauge WAITING "gglib_queue_waiting" ["model"]
+        "Requests that wait for an engine now",
+    Gauge OLDEST_WAIT "gglib_queue_oldest_wait_seconds" ["model"]
+        "The longest wait of those that wait now",
+    Counter LOADS "gglib_loads_total" []
+        "Launches that became ready",
+    Counter FAILED_LOADS "gglib_failed_loads_total" []
+        "Launches that did not",
+    Counter SWAPS "gglib_swaps_total" []
+        "Engines stopped so that another model could have its turn",
+    Counter CRASHES "gglib_crashes_total" []
+        "Engines that ended by themselves while ready",
+}
