@@ -202,7 +202,7 @@ fn overload_is_told_by_the_second() {
 fn a_startup_is_told_by_its_calls_and_its_ends() {
     assert_snapshot!(retry(&["simulate", "startup", "--clients", "500"]), @r"
     500 clients, one model that loads in 8 s; then 4 answers at once, 0.1 s each
-    policy gglib, queue of 256, hint: estimate, seed 1
+    policy gglib, queue of 256, hint: place, seed 1
 
      second     calls
           0       500  ##################################################
@@ -214,19 +214,22 @@ fn a_startup_is_told_by_its_calls_and_its_ends() {
           6         0
           7         0
           8         0
-          9         0
-         10         0
-         11         0
-         12         0
-         13         0
-         14         0
-         15       241  #########################
-         16         3  #
+          9        39  ####
+         10        40  ####
+         11        40  ####
+         12        41  #####
+         13        40  ####
+         14        40  ####
+         15         4  #
 
-    answered  500 (p50 14.313 s, p99 21.049 s)
+    answered  500 (p50 14.314 s, p99 20.414 s)
     gave up   0
     calls     744
     ");
+    // Told the same time, all who were refused return together.
+    let together = json(&["simulate", "startup", "--clients", "500", "--hint", "estimate"]);
+    assert_eq!(together["calls_per_second"].as_array().expect("a list").last(), Some(&3.into()));
+    assert_eq!(together["calls_per_second"][15], 241);
     let startup = json(&["simulate", "startup", "--clients", "500", "--hint", "none"]);
     let count = |name: &str| startup[name].as_u64().expect("a number");
     assert_eq!(count("answered") + count("gave_up"), 500);

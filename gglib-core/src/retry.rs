@@ -61,6 +61,7 @@ mod failure;
 pub mod hint;
 mod jitter;
 mod lint;
+mod nanos;
 mod policy;
 pub mod preset;
 mod rules;

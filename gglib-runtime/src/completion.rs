@@ -20,7 +20,9 @@ pub use error::{CompletionError, Failure};
 pub use observer::{Notice, Observer};
 pub use pause::{Pause, Sleep};
 
-use call::{Call, Shared};
+use attempt::Draft;
+use call::Call;
+use shared::Shared;
 
 mod attempt;
 mod call;
@@ -31,6 +33,7 @@ mod facts;
 mod observer;
 mod pause;
 mod reading;
+mod shared;
 
 /// Asks an OpenAI-compatible upstream for chat completions, and asks again by [`RetryRules`].
 ///
@@ -41,7 +44,8 @@ mod reading;
 /// A client and its clones share the upstream's [budget](retry::RetryBudget) and
 /// [breaker](retry::CircuitBreaker): so make one client per base URL, and clone it. The budget allows the retries of
 /// one call in 10 s, and a tenth of the calls on top. The breaker opens when 3 calls in a row have failed, for 60 s.
-/// Each attempt carries its number as [`ATTEMPT_HEADER`](retry::ATTEMPT_HEADER).
+/// Each attempt carries its number as [`ATTEMPT_HEADER`](retry::ATTEMPT_HEADER), and the attempts of one call the same
+/// `Idempotency-Key`, which no other call has.
 ///
 /// `total_deadline` of the policy bounds the *sequence*: no attempt begins after it. It does not cut one short
 /// that is under way, since waiting for a model to load is progress; [`Timeouts`] bound the single attempt.
@@ -134,8 +138,8 @@ impl CompletionClient {
     ///
     /// `stream` in the body is set to false if it is true.
     pub async fn complete(&self, body: Bytes) -> Result<Bytes, CompletionError> {
-        let body = prepare(body, Shape::Plain)?;
-        self.repeat(|number| attempt::plain(&*self.upstream, self.timeouts, body.clone(), number)).await
+        let draft = Draft::new(prepare(body, Shape::Plain)?);
+        self.repeat(|number| attempt::plain(&*self.upstream, self.timeouts, &draft, number)).await
     }
 
     /// The answer to the chat completion that `body` (a JSON object) asks for, piece by piece.
@@ -143,8 +147,8 @@ impl CompletionClient {
     /// Resolves when the first content has come, or the whole of an answer without any. `stream` in the body is
     /// set to true if it is not; `n` must be 1 or absent, because the pieces do not say whose they are.
     pub async fn stream(&self, body: Bytes) -> Result<Deltas, CompletionError> {
-        let body = prepare(body, Shape::Stream)?;
-        self.repeat(|number| attempt::stream(&*self.upstream, self.timeouts, body.clone(), number)).await
+        let draft = Draft::new(prepare(body, Shape::Stream)?);
+        self.repeat(|number| attempt::stream(&*self.upstream, self.timeouts, &draft, number)).await
     }
 
     /// The backoff loop. Dropping it cancels the sequence.

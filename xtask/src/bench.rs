@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-pub mod decide;
 pub mod proxy;
+pub mod retry;
 
 mod load;
 pub mod upstream;
@@ -17,18 +17,18 @@ pub mod upstream;
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bench {
-    /// One retry decision.
-    Decide,
     /// The endpoint against a direct connection.
     Proxy,
+    /// One retry decision, beside other crates.
+    Retry,
 }
 
 impl Bench {
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Decide => "decide",
             Self::Proxy => "proxy",
+            Self::Retry => "retry",
         }
     }
 }
@@ -48,8 +48,8 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
         return Ok(Command::new(&cargo).args(run).current_dir(root).status()?.success());
     }
     match bench {
-        Bench::Decide => decide::run(),
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
+        Bench::Retry => retry::run(),
     }
     Ok(true)
 }

@@ -59,8 +59,8 @@ enum Task {
 enum What {
     /// What the endpoint adds to a request, against a direct connection to an instant upstream.
     Proxy,
-    /// Nanoseconds per retry decision.
-    Decide,
+    /// Nanoseconds and allocations per retry decision, beside backon, retry-policies and tokio-retry.
+    Retry,
 }
 
 #[derive(Subcommand)]
@@ -124,7 +124,7 @@ fn run(task: &Task) -> Result<bool> {
         Task::Tables { check: true } => Ok(show(&[tables::check(&root)?])),
         Task::Tables { check: false } => write_tables(&root),
         Task::Bench { what: What::Proxy } => bench::run(&root, Bench::Proxy),
-        Task::Bench { what: What::Decide } => bench::run(&root, Bench::Decide),
+        Task::Bench { what: What::Retry } => bench::run(&root, Bench::Retry),
         Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Ci => ci::run(&root),
     }

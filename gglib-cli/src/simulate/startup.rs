@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use gglib_core::admission::{Admission, Command, Event, Generation, LeaseId, Refusal, Ticket};
+use gglib_core::admission::{Admission, Command, Event, Generation, LeaseId, Ticket};
 use gglib_core::api::error::ErrorCode;
 use gglib_core::model::ModelName;
 use gglib_core::moment::Moment;
@@ -42,7 +42,9 @@ pub struct Settings {
 /// What a refusal says about the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// When the last of the queue will have been served, as far as can be told.
+    /// When there will be room for this client: [`hint::Places`].
+    Place,
+    /// When the last of the queue will have been served, as far as can be told; the same for all.
     Estimate,
     /// What a server says that cannot tell.
     Default,
@@ -52,11 +54,12 @@ pub enum Hint {
 
 impl Hint {
     /// Every hint.
-    pub const ALL: [Self; 3] = [Self::Estimate, Self::Default, Self::None];
+    pub const ALL: [Self; 4] = [Self::Place, Self::Estimate, Self::Default, Self::None];
 
     /// The hint as a name.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Place => "place",
             Self::Estimate => "estimate",
             Self::Default => "default",
             Self::None => "none",
@@ -83,6 +86,7 @@ pub fn run(rules: &RetryRules, settings: Settings) -> Outcome {
         random: Random::new(settings.seed),
         agenda: Agenda::new(),
         admission: Admission::new(settings.bounds),
+        places: hint::Places::default(),
         model: ModelName::new("model"),
         clients: Vec::new(),
         tickets: Vec::new(),
@@ -127,6 +131,7 @@ struct Simulation<'r> {
     random: Random,
     agenda: Agenda<Happening>,
     admission: Admission,
+    places: hint::Places,
     model: ModelName,
     clients: Vec<Client<'r>>,
     /// Whose each ticket is.
@@ -222,7 +227,7 @@ impl Simulation<'_> {
                     self.agenda.add(now.saturating_add(self.settings.service), Happening::Served(lease));
                 }
                 Command::Refuse { ticket, refusal } => {
-                    let refused = Happening::Refused(self.client(ticket), code(&refusal), self.hint(now));
+                    let refused = Happening::Refused(self.client(ticket), refusal.code(), self.hint(now));
                     self.send(now, refused);
                 }
             }
@@ -235,16 +240,22 @@ impl Simulation<'_> {
         }
     }
 
-    fn hint(&self, now: Moment) -> Option<Duration> {
+    fn hint(&mut self, now: Moment) -> Option<Duration> {
         let policy = &self.rules.policy;
+        let load = self.ready.saturating_since(now);
+        let Settings { parallel, service, .. } = self.settings;
         match self.settings.hint {
+            Hint::Place => {
+                let interval = service / parallel.max(1);
+                let estimate = self.places.take(policy, now, load.saturating_add(interval), interval);
+                Some(hint::advertise(policy, Some(estimate)))
+            }
             Hint::Estimate => {
                 let queue = self.admission.snapshot(now).queue;
                 let waiting = queue.iter().map(|queue| queue.waiting).sum::<usize>();
-                let rounds = waiting.div_ceil(self.settings.parallel.max(1) as usize);
-                let service = self.settings.service.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
-                let estimate = self.ready.saturating_since(now).saturating_add(service);
-                Some(hint::advertise(policy, Some(estimate)))
+                let rounds = waiting.div_ceil(parallel.max(1) as usize);
+                let service = service.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+                Some(hint::advertise(policy, Some(load.saturating_add(service))))
             }
             Hint::Default => Some(hint::advertise(policy, None)),
             Hint::None => None,
@@ -263,17 +274,6 @@ impl Simulation<'_> {
     }
 }
 
-/// As the proxy answers it.
-const fn code(refusal: &Refusal) -> ErrorCode {
-    match refusal {
-        Refusal::QueueFull { .. } => ErrorCode::QueueFull,
-        Refusal::LoadFailed { .. } => ErrorCode::ModelLoadFailed,
-        Refusal::Stalled { .. } => ErrorCode::WaitStalled,
-        Refusal::WaitedTooLong { .. } => ErrorCode::WaitTooLong,
-        Refusal::Draining => ErrorCode::Draining,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use gglib_core::retry::preset;
@@ -288,7 +288,7 @@ mod tests {
             service: Duration::from_millis(100),
             parallel: 4,
             bounds: Bounds { stall: seconds(60), max_wait: seconds(600), queue: 256 },
-            hint: Hint::Estimate,
+            hint: Hint::Place,
             seed: 1,
         }
     }
@@ -330,12 +330,30 @@ mod tests {
             let early = outcome.calls.iter().filter(|at| (1..8).contains(&at.as_secs())).count();
             (early, outcome.answered.len())
         };
+        assert_eq!(early(Hint::Place), (0, 500));
         assert_eq!(early(Hint::Estimate), (0, 500));
         let (calls, answered) = early(Hint::None);
         assert!(
             calls > 200 && answered < 500,
             "{calls} calls before the engine was ready, {answered} answered"
         );
+    }
+
+    /// Told the same time, a crowd returns in waves, and between two of them the engine has nothing to do.
+    #[test]
+    fn own_places_keep_the_engine_busy() {
+        // In percent: the most that give up when each is told its own place, and the fewest when all are told the same.
+        for (rules, own, same) in [(preset::gglib(), 8, 40), (preset::openai_sdk(), 0, 61)] {
+            for seed in 1..=2 {
+                let outcome = |hint| run(&rules, Settings { hint, seed, ..settings(2_000) });
+                let (place, estimate) = (outcome(Hint::Place), outcome(Hint::Estimate));
+                let percent = |outcome: &Outcome| outcome.gave_up.len() * 100 / 2_000;
+                let gave_up = (percent(&place), percent(&estimate));
+                assert!(gave_up.0 <= own && gave_up.1 >= same, "{}: {gave_up:?}", rules.name);
+                let calls = (place.calls.len(), estimate.calls.len());
+                assert!(calls.0 < calls.1, "{}: {calls:?}", rules.name);
+            }
+        }
     }
 
     #[test]

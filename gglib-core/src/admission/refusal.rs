@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::api::error::ErrorCode;
+
 /// The honest end of a wait that did not lead to a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
@@ -34,4 +36,24 @@ pub enum Refusal {
     /// gglib is shutting down.
     #[error("gglib is shutting down")]
     Draining,
+}
+
+impl Refusal {
+    /// The code by which a client is told of it, and with it the status.
+    ///
+    /// ```
+    /// use gglib_core::admission::Refusal;
+    /// use http::StatusCode;
+    ///
+    /// assert_eq!(Refusal::QueueFull { limit: 256 }.code().status(), StatusCode::TOO_MANY_REQUESTS);
+    /// ```
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::QueueFull { .. } => ErrorCode::QueueFull,
+            Self::LoadFailed { .. } => ErrorCode::ModelLoadFailed,
+            Self::Stalled { .. } => ErrorCode::WaitStalled,
+            Self::WaitedTooLong { .. } => ErrorCode::WaitTooLong,
+            Self::Draining => ErrorCode::Draining,
+        }
+    }
 }

@@ -1,156 +1,109 @@
-//! The arithmetic of a delay: growth, jitter and hint, exact in nanoseconds.
-//!
-//! A [`Duration`] has fewer than 2^94 nanoseconds, so that in `u128` its product with a 32-bit number is
-//! exact. Only the final conversion back to a `Duration` can saturate.
+//! The formula of a delay: growth, jitter and hint.
 
 use std::time::Duration;
 
+use super::nanos::{Nanos, Unit};
 use super::policy::{Backoff, HintRule, Jitter, RetryPolicy};
 
-/// The delay after `attempt` (at least 1) failed attempts.
-pub(super) fn delay(
+/// The delay after `attempt` (at least 1) failed attempts; `None` if the width is too small.
+///
+/// The short way through [`by_every_rule`]: what the default policy asks for, small enough to be inlined.
+#[inline]
+pub(super) fn delay<N: Nanos>(
     policy: &RetryPolicy,
     attempt: u32,
     hint: Option<Duration>,
     unit: Unit,
     previous: Duration,
-) -> Duration {
-    let own = || jittered(policy, grown(policy, attempt), unit, previous);
-    let spread = |width: Duration| unit.of(width.as_nanos());
-    let nanos = match (hint, policy.hint_rule) {
-        (Some(hint), HintRule::Floor) => {
-            hint.min(policy.max_backoff).as_nanos() + spread(policy.initial_backoff)
+) -> Option<N> {
+    match (hint, policy.hint_rule, policy.jitter) {
+        (Some(hint), HintRule::Floor, _) => {
+            spread(hint.min(policy.max_backoff), policy.initial_backoff, unit)
         }
+        (None, _, Jitter::Full) => {
+            Some(grown::<N>(policy, attempt)?.min(N::of(policy.max_backoff)?).fraction(unit))
+        }
+        _ => by_every_rule(policy, attempt, hint, unit, previous),
+    }
+}
+
+/// The same by every combination of rules.
+#[inline(never)]
+pub(super) fn by_every_rule<N: Nanos>(
+    policy: &RetryPolicy,
+    attempt: u32,
+    hint: Option<Duration>,
+    unit: Unit,
+    previous: Duration,
+) -> Option<N> {
+    let own = || jittered(policy, bounded(policy, attempt)?, unit, previous);
+    match (hint, policy.hint_rule) {
+        (Some(hint), HintRule::Floor) => spread(hint.min(policy.max_backoff), policy.initial_backoff, unit),
         (None | Some(Duration::ZERO), _) => own(),
         (Some(hint), HintRule::Replace { max_hint }) => {
-            jittered(policy, hint.min(max_hint).as_nanos(), unit, previous)
+            jittered(policy, N::of(hint.min(max_hint))?, unit, previous)
         }
-        (Some(hint), HintRule::Obey { .. }) => hint.as_nanos(),
+        (Some(hint), HintRule::Obey { .. }) => N::of(hint),
         (Some(hint), HintRule::AtLeast { .. }) => {
-            own().max(hint.as_nanos() + spread(policy.initial_backoff.min(policy.max_backoff)))
+            let floor = spread(hint, policy.initial_backoff.min(policy.max_backoff), unit)?;
+            Some(own()?.max(floor))
         }
-    };
-    saturating_from_nanos(nanos)
+    }
 }
 
-/// What [`Backoff`] gives, low enough for the jitter on top to stay within `max_backoff`.
-fn grown(policy: &RetryPolicy, attempt: u32) -> u128 {
-    let factor = match policy.backoff {
+/// From `least` up to `width` more.
+#[inline]
+fn spread<N: Nanos>(least: Duration, width: Duration, unit: Unit) -> Option<N> {
+    N::of(least)?.plus(N::of(width)?.fraction(unit))
+}
+
+/// What [`Backoff`] gives, without a bound.
+#[inline]
+fn grown<N: Nanos>(policy: &RetryPolicy, attempt: u32) -> Option<N> {
+    let first = N::of(policy.initial_backoff)?;
+    match policy.backoff {
+        Backoff::Fixed => Some(first),
+        Backoff::Linear => first.scaled(attempt.into(), 1),
+        Backoff::Exponential => Some(first.doubled(attempt.saturating_sub(1))),
+    }
+}
+
+/// The delay before jitter, low enough for the jitter on top to stay within `max_backoff`.
+fn bounded<N: Nanos>(policy: &RetryPolicy, attempt: u32) -> Option<N> {
+    let max = N::of(policy.max_backoff)?;
+    Some(match policy.jitter {
         // Decorrelated jitter grows by itself, from the previous delay.
-        _ if matches!(policy.jitter, Jitter::Decorrelated | Jitter::DecorrelatedUnclamped) => 1,
-        Backoff::Fixed => 1,
-        Backoff::Linear => u128::from(attempt),
-        // 2^127 times a nanosecond is longer than any duration.
-        Backoff::Exponential => 1 << attempt.saturating_sub(1).min(127),
-    };
-    let max = policy.max_backoff.as_nanos();
-    let highest = match policy.jitter {
-        Jitter::Additive { percent } => max * 100 / (100 + u128::from(percent)),
-        _ => max,
-    };
-    policy.initial_backoff.as_nanos().saturating_mul(factor).min(highest)
+        Jitter::Decorrelated | Jitter::DecorrelatedUnclamped => N::of(policy.initial_backoff)?.min(max),
+        Jitter::Additive { percent } => {
+            grown::<N>(policy, attempt)?.min(max.scaled(100, 100 + u64::from(percent))?)
+        }
+        _ => grown::<N>(policy, attempt)?.min(max),
+    })
 }
 
-fn jittered(policy: &RetryPolicy, base: u128, unit: Unit, previous: Duration) -> u128 {
+fn jittered<N: Nanos>(policy: &RetryPolicy, base: N, unit: Unit, previous: Duration) -> Option<N> {
+    let max = N::of(policy.max_backoff)?;
     match policy.jitter {
-        Jitter::None => base,
-        Jitter::Full => unit.of(base),
+        Jitter::None => Some(base),
+        Jitter::Full => Some(base.fraction(unit)),
         Jitter::Equal => {
-            let half = base / 2;
-            half + unit.of(base - half)
+            let half = base.scaled(1, 2)?;
+            half.plus((base - half).fraction(unit))
         }
         Jitter::Additive { percent } | Jitter::AdditiveOverCap { percent } => {
-            base + unit.of(base * u128::from(percent) / 100)
+            base.plus(base.scaled(percent.into(), 100)?.fraction(unit))
         }
         Jitter::Subtractive { percent } => {
-            let width = base * u128::from(percent.min(100)) / 100;
-            base - width + unit.of(width)
+            let width = base.scaled(percent.min(100).into(), 100)?;
+            (base - width).plus(width.fraction(unit))
         }
         Jitter::Decorrelated => {
-            let bound = (previous.as_nanos() * 3).min(policy.max_backoff.as_nanos()).max(base);
-            base + unit.of(bound - base)
+            let bound = N::of(previous)?.scaled(3, 1)?.min(max).max(base);
+            base.plus((bound - base).fraction(unit))
         }
         Jitter::DecorrelatedUnclamped => {
-            let bound = (previous.as_nanos() * 3).max(base);
-            (base + unit.of(bound - base)).min(policy.max_backoff.as_nanos().max(base))
+            let bound = N::of(previous)?.scaled(3, 1)?.max(base);
+            Some(base.plus((bound - base).fraction(unit))?.min(max.max(base)))
         }
-    }
-}
-
-/// `nanos` nanoseconds, or the longest duration there is.
-pub(super) fn saturating_from_nanos(nanos: u128) -> Duration {
-    match u64::try_from(nanos) {
-        Ok(nanos) => Duration::from_nanos(nanos),
-        Err(_) => Duration::from_nanos_u128(nanos.min(Duration::MAX.as_nanos())),
-    }
-}
-
-/// A fraction in [0, 1) in fixed point, with the 53 binary digits that a uniformly drawn `f64` has.
-#[derive(Clone, Copy)]
-pub(super) struct Unit(u64);
-
-impl Unit {
-    const BITS: u32 = 53;
-    const LARGEST: u64 = (1 << Self::BITS) - 1;
-
-    /// NaN and everything below 0 become 0; 1 and everything above become the largest fraction below 1.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss,
-        reason = "2^53 is exact in f64; `as` maps NaN and negative numbers to 0 and saturates"
-    )]
-    pub(super) fn new(unit: f64) -> Self {
-        Self(((unit * (Self::LARGEST + 1) as f64) as u64).min(Self::LARGEST))
-    }
-
-    /// This fraction of `nanos` (below 2^127), rounded down.
-    fn of(self, nanos: u128) -> u128 {
-        let unit = u128::from(self.0);
-        // The whole product has up to 180 bits; split at the binary point, both halves fit.
-        let low = nanos & u128::from(Self::LARGEST);
-        (nanos >> Self::BITS) * unit + ((low * unit) >> Self::BITS)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_unit_is_read_into_the_half_open_interval() {
-        for (unit, expected) in [
-            (f64::NAN, 0),
-            (f64::NEG_INFINITY, 0),
-            (-1.0, 0),
-            (-0.0, 0),
-            (f64::MIN_POSITIVE, 0),
-            (f64::EPSILON / 2.0, 1),
-            (0.5, 1 << 52),
-            (1.0 - f64::EPSILON / 2.0, Unit::LARGEST),
-            (1.0, Unit::LARGEST),
-            (2.0, Unit::LARGEST),
-            (f64::INFINITY, Unit::LARGEST),
-        ] {
-            assert_eq!(Unit::new(unit).0, expected, "{unit}");
-        }
-    }
-
-    #[test]
-    fn the_split_product_is_exact() {
-        // 2^93 + 2^53 + 1 has bits on both sides of the split.
-        let nanos = (1 << 93) + (1 << 53) + 1;
-        assert_eq!(Unit::new(0.5).of(nanos), (1 << 92) + (1 << 52));
-        assert_eq!(Unit::new(1.0).of(nanos), nanos - (1 << 40) - 2);
-        assert_eq!(Unit::new(1.0).of(1), 0);
-        assert_eq!(Unit::new(0.0).of(u128::MAX), 0);
-    }
-
-    #[test]
-    fn nanoseconds_saturate_only_beyond_the_longest_duration() {
-        let longest = Duration::MAX.as_nanos();
-        assert_eq!(saturating_from_nanos(u128::from(u64::MAX) + 1).as_nanos(), u128::from(u64::MAX) + 1);
-        assert_eq!(saturating_from_nanos(longest), Duration::MAX);
-        assert_eq!(saturating_from_nanos(longest + 1), Duration::MAX);
     }
 }

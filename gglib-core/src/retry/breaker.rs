@@ -44,6 +44,9 @@ impl BreakerSettings {
 /// everything is refused, with the moment at which that ends. Then it is *half open*: one probe at a time is
 /// admitted, and its outcome closes the breaker or opens it again, for longer.
 ///
+/// The pattern and its states are those of Michael Nygard, "Release It!", 2007; what is leased and numbered here is what
+/// implementations of it have got wrong.
+///
 /// Whoever is admitted holds a [`Permit`] and settles it with an [`Outcome`]. What is counted are the *final*
 /// outcomes of backoff sequences, not attempts: attempts that fail are what retries are for. A permit belongs to
 /// the period in which it was given, and a result that comes in after that period is ignored: a late success must

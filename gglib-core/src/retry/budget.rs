@@ -37,6 +37,9 @@ impl BudgetSettings {
 /// Limits per request do not add up to a limit: when everything fails, 4 attempts are 4 times the load, just when
 /// the target can bear it least. With a budget it is 1.1 times the load, however many attempts a policy allows.
 ///
+/// The idea, and the tenth, are from Google's book on site reliability engineering, chapter "Handling Overload"; the
+/// minimum for clients with little traffic is from Finagle's retry budgets.
+///
 /// At each moment at which a retry is allowed, the retries of the last window, this one included, are at most
 /// `percent` of the *original* requests of the last window, plus `min_per_window`. Retries do not earn retries.
 /// A retry is paid for when it is scheduled, not when it is sent: a thousand sleeping retries are a thousand

@@ -57,6 +57,9 @@ const SPENT: &[ErrorCode] = &[
 /// | request idempotent, or the server has not begun its work | retryable |
 /// | otherwise: the work may have been done | conditional |
 ///
+/// Idempotent are the methods of RFC 9110 §9.2.2. `x-should-retry` is what OpenAI's and Anthropic's services send and their
+/// clients follow. The statuses are those of RFC 9110 §15.5 and §15.6, 429 of RFC 6585 §4, and 529 of Anthropic's services.
+///
 /// A server has not begun its work if there was no connection, or its status is 408, 429, 503 or 529. 500 is
 /// retried by those policies that have it in their set: it may be permanent, and nothing in it says so. A hint
 /// makes nothing retryable, it only says when.

@@ -3,7 +3,7 @@
 use std::iter;
 use std::time::Duration;
 
-use super::backoff::saturating_from_nanos;
+use super::nanos::saturating_from_nanos;
 
 /// Reads `text` as a number of `unit`s: digits, and optionally a point with more digits.
 ///

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::backoff::{self, Unit};
+use super::backoff;
+use super::nanos::{Nanos, Unit};
 use super::policy::RetryPolicy;
 
 /// What to do after a failed attempt.
@@ -88,6 +89,8 @@ impl fmt::Display for GiveUpReason {
 ///    which would leave the attempt after it no time at all.
 /// 5. Otherwise retry after the delay.
 ///
+/// The order, and that a hint is a floor, are gglib's own; full jitter is Brooker's, see [`Jitter`](super::Jitter).
+///
 /// With [`Jitter::Decorrelated`](super::Jitter::Decorrelated) each delay is drawn as if it were the first; to
 /// let it grow, use [`decide_with`].
 ///
@@ -107,6 +110,11 @@ impl fmt::Display for GiveUpReason {
 /// assert_eq!(decide(&policy, 1, hint, late, 0.5), RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded));
 /// assert_eq!(decide(&policy, 4, hint, soon, 0.5), RetryDecision::GiveUp(GiveUpReason::AttemptsExhausted));
 /// ```
+#[expect(
+    clippy::inline_always,
+    reason = "a call takes as long as the decision; only sequences and benches ask"
+)]
+#[inline(always)]
 pub fn decide(
     policy: &RetryPolicy,
     attempt: u32,
@@ -132,6 +140,11 @@ pub fn decide(
 /// let after = Duration::from_secs(5);
 /// assert_eq!(decide_with(&policy, 2, None, previous, 0.5, previous), RetryDecision::Retry { after });
 /// ```
+#[expect(
+    clippy::inline_always,
+    reason = "a call takes as long as the decision; only sequences and benches ask"
+)]
+#[inline(always)]
 pub fn decide_with(
     policy: &RetryPolicy,
     attempt: u32,
@@ -140,30 +153,68 @@ pub fn decide_with(
     jitter_unit: f64,
     previous_delay: Duration,
 ) -> RetryDecision {
+    let unit = Unit::new(jitter_unit);
+    decide_in::<u64>(policy, attempt, retry_after, elapsed, unit, previous_delay)
+        .unwrap_or_else(|| decide_wide(policy, attempt, retry_after, elapsed, unit, previous_delay))
+}
+
+/// For times beyond 584 years.
+#[cold]
+#[inline(never)]
+fn decide_wide(
+    policy: &RetryPolicy,
+    attempt: u32,
+    hint: Option<Duration>,
+    elapsed: Duration,
+    unit: Unit,
+    previous: Duration,
+) -> RetryDecision {
+    decide_in::<u128>(policy, attempt, hint, elapsed, unit, previous).expect("wide enough for every duration")
+}
+
+/// `None` if the width is too small.
+#[expect(clippy::inline_always, reason = "as of its two callers")]
+#[inline(always)]
+fn decide_in<N: Nanos>(
+    policy: &RetryPolicy,
+    attempt: u32,
+    hint: Option<Duration>,
+    elapsed: Duration,
+    unit: Unit,
+    previous: Duration,
+) -> Option<RetryDecision> {
+    let give_up = |reason| Some(RetryDecision::GiveUp(reason));
     let attempt = attempt.max(1);
     if attempt >= policy.max_attempts {
-        return RetryDecision::GiveUp(GiveUpReason::AttemptsExhausted);
+        return give_up(GiveUpReason::AttemptsExhausted);
     }
-    let deadline_leaves_no_time_at =
-        |time: Duration| policy.total_deadline != Duration::MAX && time >= policy.total_deadline;
-    if deadline_leaves_no_time_at(elapsed) {
-        return RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
+    let is_bounded = || policy.total_deadline != Duration::MAX;
+    let time_left = match N::of(policy.total_deadline) {
+        Some(deadline) if is_bounded() => deadline.saturating_sub(N::of(elapsed)?),
+        None if is_bounded() => return None,
+        _ => N::MAX,
+    };
+    if time_left == N::ZERO {
+        return give_up(GiveUpReason::DeadlineExceeded);
     }
-    if let (Some(hint), Some(limit)) = (retry_after, policy.hint_rule.limit())
+    if let (Some(hint), Some(limit)) = (hint, policy.hint_rule.limit())
         && hint > limit
     {
-        return RetryDecision::GiveUp(GiveUpReason::HintTooLong);
+        return give_up(GiveUpReason::HintTooLong);
     }
-    let after = backoff::delay(policy, attempt, retry_after, Unit::new(jitter_unit), previous_delay);
-    if deadline_leaves_no_time_at(elapsed.saturating_add(after)) {
-        return RetryDecision::GiveUp(GiveUpReason::DeadlineExceeded);
+    let delay = backoff::delay::<N>(policy, attempt, hint, unit, previous)?;
+    if delay >= time_left && is_bounded() {
+        return give_up(GiveUpReason::DeadlineExceeded);
     }
-    RetryDecision::Retry { after }
+    Some(RetryDecision::Retry { after: delay.duration() })
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::retry::{Backoff, HintRule, Jitter};
 
     #[test]
     fn decisions_and_reasons_print() {
@@ -183,5 +234,71 @@ mod tests {
             assert_eq!(reason.to_string(), text);
         }
         assert_eq!(format!("{:>20}", GiveUpReason::DeadlineExceeded), "   deadline exceeded");
+    }
+
+    /// Everyday times, and those around the bounds of the two widths.
+    fn any_time() -> impl Strategy<Value = Duration> {
+        let wide = u64::MAX / 1_000_000_000;
+        prop_oneof![
+            Just(Duration::ZERO),
+            (0..100_000_000_000_u64).prop_map(Duration::from_nanos),
+            (wide - 3..wide + 3, 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos)),
+            (0..u64::MAX, 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos)),
+            Just(Duration::MAX),
+        ]
+    }
+
+    fn any_policy() -> impl Strategy<Value = RetryPolicy> {
+        let percent = || prop_oneof![Just(25), Just(100), any::<u32>()];
+        let jitter = prop_oneof![
+            Just(Jitter::None),
+            Just(Jitter::Full),
+            Just(Jitter::Equal),
+            percent().prop_map(|percent| Jitter::Additive { percent }),
+            Just(Jitter::Decorrelated),
+            percent().prop_map(|percent| Jitter::AdditiveOverCap { percent }),
+            percent().prop_map(|percent| Jitter::Subtractive { percent }),
+            Just(Jitter::DecorrelatedUnclamped),
+        ];
+        let backoff = prop_oneof![Just(Backoff::Fixed), Just(Backoff::Linear), Just(Backoff::Exponential)];
+        let hint_rule = prop_oneof![
+            Just(HintRule::Floor),
+            any_time().prop_map(|max_hint| HintRule::Replace { max_hint }),
+            any_time().prop_map(|max_hint| HintRule::Obey { max_hint }),
+            any_time().prop_map(|max_hint| HintRule::AtLeast { max_hint }),
+        ];
+        (any_time(), any_time(), any_time(), backoff, jitter, hint_rule).prop_map(
+            |(initial_backoff, max_backoff, total_deadline, backoff, jitter, hint_rule)| RetryPolicy {
+                max_attempts: u32::MAX,
+                initial_backoff,
+                max_backoff,
+                total_deadline,
+                backoff,
+                jitter,
+                hint_rule,
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+        /// Where 64 bits are enough, 128 give the same; and the short way leads where the long one does.
+        #[test]
+        fn every_way_gives_the_same_answer(
+            policy in any_policy(),
+            attempt in prop_oneof![0..130_u32, any::<u32>()],
+            hint in proptest::option::of(any_time()),
+            (elapsed, previous) in (any_time(), any_time()),
+            unit in prop_oneof![0.0..1.0, Just(f64::NAN), Just(1.0)],
+        ) {
+            let unit = Unit::new(unit);
+            let wide = decide_wide(&policy, attempt, hint, elapsed, unit, previous);
+            let narrow = decide_in::<u64>(&policy, attempt, hint, elapsed, unit, previous);
+            prop_assert!(narrow.is_none_or(|narrow| narrow == wide), "{narrow:?}, {wide:?}");
+            let attempt = attempt.max(1);
+            let long = backoff::by_every_rule::<u128>(&policy, attempt, hint, unit, previous);
+            prop_assert_eq!(backoff::delay(&policy, attempt, hint, unit, previous), long);
+        }
     }
 }

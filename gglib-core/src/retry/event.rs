@@ -10,6 +10,9 @@ use crate::moment::Moment;
 
 /// One thing that has happened in a backoff sequence, with its measurements.
 ///
+/// Attempt, retry, success and exhaustion are the telemetry of the retry pattern as it is generally described; budget,
+/// breaker and cancellation are what is missing there.
+///
 /// A sequence has exactly one of [`Succeeded`](Self::Succeeded), [`GaveUp`](Self::GaveUp) and
 /// [`Cancelled`](Self::Cancelled), as its last event but for those of budget and breaker that come with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,7 +59,7 @@ pub enum Cause {
     Malformed,
 }
 
-/// What `x-should-retry` says.
+/// What `x-should-retry` says, a header of OpenAI's and Anthropic's services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// Another attempt is worth making.
@@ -68,7 +68,7 @@ pub enum Advice {
     GiveUp,
 }
 
-/// The time from sending a request until the first content of its answer is handed on.
+/// The time from sending a request until the first content of its answer is handed on; gglib's own notion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdempotencyWindow {
     /// Nobody has seen anything of the answer.

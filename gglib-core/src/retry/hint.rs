@@ -1,11 +1,14 @@
 //! The hint: a server's wish for the time of the next attempt, read from headers and written into them.
 
 mod date;
+mod places;
 
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::{AsHeaderName, RETRY_AFTER};
+
+pub use places::Places;
 
 use super::decimal;
 use super::policy::RetryPolicy;
@@ -65,9 +68,12 @@ fn largest(
 
 /// The delay that a server writes into `Retry-After`: whole seconds, at least 1 and at most 60.
 ///
-/// `estimate` is when the server expects to be ready, from live facts such as the length of its queue; it is
-/// rounded up, as a client that came back early would be refused again. A server that cannot tell asks for
-/// `max_backoff`.
+/// Whole seconds, because RFC 9110 §10.2.3 has no others. At least one, because "at once" would make a hot loop. At most
+/// 60, because there are clients that take a longer hint for none, and then come back at once.
+///
+/// `estimate` is when the server expects to be ready for this client, from live facts such as the length of its queue;
+/// it is rounded up, as a client that came back early would be refused again. Where many are refused at once, take it
+/// from [`Places`], so that they do not all come back at once. A server that cannot tell asks for `max_backoff`.
 ///
 /// A client that [decides](super::decide) by the same policy, with [`HintRule::Floor`](super::HintRule::Floor),
 /// returns no earlier than a hint up to `max_backoff`, and no later than `initial_backoff` after it. A longer

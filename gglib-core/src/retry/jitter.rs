@@ -1,6 +1,16 @@
 //! The source of randomness for callers of `decide`.
 
-/// A fresh jitter unit: uniform in [0, 1), from the thread's generator.
+use std::cell::RefCell;
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+thread_local! {
+    /// Jitter has to be spread, not secret: so a small generator, seeded once by the system.
+    static GENERATOR: RefCell<SmallRng> = RefCell::new(rand::make_rng());
+}
+
+/// A fresh jitter unit: uniform in [0, 1), from a generator of the thread. Not for secrets.
 ///
 /// [`decide`](super::decide) itself draws nothing, so that tests and simulations can pass units of their own.
 ///
@@ -8,7 +18,7 @@
 /// assert!((0.0..1.0).contains(&gglib_core::retry::jitter_unit()));
 /// ```
 pub fn jitter_unit() -> f64 {
-    rand::random()
+    GENERATOR.with_borrow_mut(RngExt::random)
 }
 
 #[cfg(test)]

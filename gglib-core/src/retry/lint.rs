@@ -25,7 +25,8 @@ pub struct Surroundings {
 
 /// One doubtful property of a policy. Its `Display` says what happens and what to change.
 ///
-/// Every policy is usable all the same; these are warnings.
+/// Every policy is usable all the same; these are warnings. Each is about a mistake that users of other retry libraries
+/// have made and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lint {

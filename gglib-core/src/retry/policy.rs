@@ -61,7 +61,8 @@ impl RetryPolicy {
 
 /// How the delay before jitter grows with the number `n` of failed attempts, counted from 1.
 ///
-/// The result never exceeds [`RetryPolicy::max_backoff`].
+/// The result never exceeds [`RetryPolicy::max_backoff`], as in the truncated binary exponential backoff of Ethernet
+/// (IEEE 802.3). The exponent is `n - 1`, so that the first delay is the initial one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backoff {
     /// `initial_backoff` every time.
@@ -74,7 +75,8 @@ pub enum Backoff {
 
 /// How the delay `d` that [`Backoff`] gives is spread, for a unit `u` in [0, 1).
 ///
-/// The names are those of Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+/// Names and formulas of `None`, `Full`, `Equal` and `DecorrelatedUnclamped` are those of Marc Brooker, "Exponential
+/// Backoff And Jitter", AWS Architecture Blog, 2015; the others say where they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Jitter {
     /// `d`; the unit is ignored.
@@ -91,7 +93,8 @@ pub enum Jitter {
         /// The width of the window in percent of the delay: 25 spreads over [d, 1.25 d).
         percent: u32,
     },
-    /// From `initial_backoff` up to three times the previous delay, whatever [`Backoff`] says.
+    /// From `initial_backoff` up to three times the previous delay, whatever [`Backoff`] says: Brooker's rule with one
+    /// change.
     ///
     /// The upper bound is clamped to `max_backoff` before the draw, not the drawn value after it: the latter
     /// would give the cap itself a probability of a quarter to a half. Needs
@@ -122,16 +125,22 @@ pub enum Jitter {
 
 /// What a server's hint (`Retry-After`) does to the delay.
 ///
+/// RFC 9110 §10.2.3 says what the field means, how long to wait before the next request, and leaves it to the client what
+/// becomes of that; so there are several rules.
+///
 /// To the rules with a limit of their own a hint of zero is none: obeyed, it would make a hot loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HintRule {
     /// `min(hint, max_backoff) + u × initial_backoff`, whatever the attempt and the [`Jitter`].
     ///
     /// To come back sooner than asked would waste an attempt on a server known to be unready. The spread
-    /// separates clients that were told the same value; the clamp keeps a faulty server from parking a request.
+    /// separates clients that were told the same value; the clamp keeps a faulty server from parking a request. This is
+    /// gglib's own rule.
     /// So a hint beyond `max_backoff` is *not* waited for in full.
     Floor,
     /// `min(hint, max_hint)` takes the place of what [`Backoff`] gives, and is then jittered like it.
+    ///
+    /// The rule of [`preset::llm_conductor`](super::preset::llm_conductor).
     ///
     /// The cap is applied before the jitter. [`Jitter::Full`] and [`Jitter::Equal`] may come back sooner than
     /// the server asked; [`Jitter::Decorrelated`] draws from the hint upwards.
@@ -141,13 +150,13 @@ pub enum HintRule {
     },
     /// `hint`, exactly and without jitter. A hint beyond `max_hint` ends the sequence.
     ///
-    /// The rule of OpenAI's and Anthropic's clients. Callers that were told the same value return together.
+    /// The rule of OpenAI's and Anthropic's clients, see [`preset::openai_sdk`](super::preset::openai_sdk). Callers that were told the same value return together.
     Obey {
         /// The longest hint that is waited for.
         max_hint: Duration,
     },
     /// `max(own, hint + u × min(initial_backoff, max_backoff))`, where `own` is the delay without the hint. A
-    /// hint beyond `max_hint` ends the sequence.
+    /// hint beyond `max_hint` ends the sequence. RFC 9110 taken at its word.
     ///
     /// Never earlier than the server asked, however long that is; to come back early by decision, which is what
     /// [`Floor`](Self::Floor) does with a long hint, spends an attempt on an answer that is known. For upstreams

@@ -46,7 +46,7 @@ use super::policy::{Backoff, HintRule, Jitter, RetryPolicy};
 use super::rules::{RetryRules, UnsafeRepeats};
 use super::status::StatusSet;
 
-/// gglib's own: [`RetryPolicy::default`] on 408, 429, 500, 502, 503, 504 and 529.
+/// gglib's own rules: [`RetryPolicy::default`] on 408, 429, 500, 502, 503, 504 and 529.
 ///
 /// 529 is what Anthropic's services answer when they are overloaded.
 pub fn gglib() -> RetryRules {

@@ -2,7 +2,8 @@
 //!
 //! The numbers are those of the project's list of cases, C01 to C133. Arithmetic, attempts and deadline are here, up
 //! to C51; the others are in the modules `spread` (distributions), `hint` and `limit` (hints), `budget`, `breaker`,
-//! `classify`, `sequence` and `lint`. These are nowhere in them:
+//! `classify`, `sequence` and `lint`; C105, C127 and C132, about what is wired and sent, are in the completion client's
+//! tests. These are nowhere:
 //!
 //! | case | why |
 //! |---|---|
@@ -15,10 +16,8 @@
 //! | C60, C61 | about the time limit of one attempt, which is the completion client's |
 //! | C90 | there is no gRPC, and hence no pushback in its metadata |
 //! | C93, C94 | `RateLimit` fields: a draft whose syntax has changed with each of its versions; servers that send it send `Retry-After` as well |
-//! | C105 | about budgets that are configured and not wired: the completion client's tests |
 //! | C106 | another rule, with tokens per failure and success; ours counts a window |
 //! | C126 | there are no request bodies that are still being sent when the answer comes |
-//! | C127, C132 | about headers and bodies of single attempts: the completion client's tests |
 
 use std::time::Duration;
 

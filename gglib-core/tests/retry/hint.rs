@@ -11,7 +11,9 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
-use super::{ALMOST_ONE, DEADLINE_EXCEEDED, NS, any_duration, any_unit, delay_of, just_below, retry, secs};
+use super::{
+    ALMOST_ONE, DEADLINE_EXCEEDED, NS, any_duration, any_unit, at, delay_of, just_below, retry, secs,
+};
 
 /// Fri, 29 Sep 2023 16:26:37 GMT.
 const NOW: u64 = 1_696_004_797;
@@ -191,7 +193,49 @@ fn advertised_hints_are_whole_seconds_from_one_to_sixty() {
     }
 }
 
+#[test]
+fn each_refused_client_is_told_a_place_of_its_own() {
+    let policy = RetryPolicy::default();
+    let mut places = hint::Places::default();
+    let mut take = |now: f64, room: f64, interval: f64| {
+        places.take(&policy, at(now), secs(room), secs(interval)).as_millis()
+    };
+    // One place a second, from the end of the load on.
+    assert_eq!([take(0.0, 8.0, 4.0), take(0.0, 8.0, 4.0)], [8_000, 12_000]);
+    // Beyond 15 s the clients of this policy come before their time; to others it is true all the same.
+    assert_eq!([take(0.0, 8.0, 4.0), take(0.0, 8.0, 4.0)], [16_000, 20_000]);
+    // So these places are given once more when they have come within reach.
+    assert_eq!([take(1.0, 7.0, 4.0), take(2.0, 6.0, 4.0)], [15_000, 22_000]);
+    // Nobody is told of what is further away than a hint may be, unless there is no room before it.
+    assert_eq!([take(2.0, 6.0, 100.0), take(2.0, 6.0, 4.0), take(2.0, 90.0, 4.0)], [26_000, 60_000, 90_000]);
+    // What was promised is forgotten with the time that it was about.
+    assert_eq!(take(500.0, 0.25, 4.0), 250);
+    // A server that serves any number at once has room for all.
+    assert_eq!([take(600.0, 1.0, 0.0), take(600.0, 1.0, 0.0)], [1_000, 1_000]);
+}
+
 proptest! {
+    /// Nobody is told to come before there is room, nor is a place promised twice to clients that wait for it.
+    #[test]
+    fn places_are_true_and_promised_once(
+        steps in prop::collection::vec((0.0..5.0, 0.0..40.0, 0.01..3.0), 1..60),
+        max_backoff in 0.0..30.0,
+    ) {
+        let policy = RetryPolicy { max_backoff: secs(max_backoff), ..RetryPolicy::default() };
+        let (mut places, mut now, mut free) = (hint::Places::default(), 0.0, at(0.0));
+        for (passed, room, interval) in steps {
+            now += passed;
+            let told = places.take(&policy, at(now), secs(room), secs(interval));
+            prop_assert!(told >= secs(room));
+            prop_assert!(told <= secs(60.0).max(secs(room)).max(policy.max_backoff.saturating_add(secs(3.0))));
+            let place = at(now).saturating_add(told);
+            if told <= policy.max_backoff {
+                prop_assert!(place >= free, "{place:?} was promised to another");
+                free = place.saturating_add(secs(interval));
+            }
+        }
+    }
+
     /// A client with the server's policy keeps to an advertised hint that it may wait for.
     #[test]
     fn client_and_server_agree(

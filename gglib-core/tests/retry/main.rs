@@ -7,6 +7,7 @@ mod cases;
 mod classify;
 mod env;
 mod hint;
+mod interleavings;
 mod limit;
 mod lint;
 mod preset;

@@ -16,6 +16,8 @@ use super::{Deltas, Failure};
 const PATH: &str = "/v1/chat/completions";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// As OpenAI's and Anthropic's clients send it; draft-ietf-httpapi-idempotency-key-header would have it quoted.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How long one attempt waits for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +40,41 @@ impl Default for Timeouts {
     }
 }
 
+/// What every attempt of one call sends.
+pub(super) struct Draft {
+    body: Bytes,
+    key: HeaderValue,
+}
+
+impl Draft {
+    /// With a key of its own, by which a server that knows such keys recognises a repetition.
+    pub(super) fn new(body: Bytes) -> Self {
+        let key = format!("gglib-{:032x}", rand::random::<u128>());
+        Self { body, key: HeaderValue::try_from(key).expect("hexadecimal digits are legal in a header") }
+    }
+
+    /// The request of the attempt of this number.
+    fn request(&self, accept: HeaderValue, number: u32) -> Request<Bytes> {
+        let mut request = Request::post(PATH).body(self.body.clone()).expect("the path is a URI");
+        request.headers_mut().extend([
+            (CONTENT_TYPE, JSON),
+            (ACCEPT, accept),
+            (IDEMPOTENCY_KEY, self.key.clone()),
+            (HeaderName::from_static(ATTEMPT_HEADER), HeaderValue::from(number)),
+        ]);
+        request
+    }
+}
+
 /// Asks for a plain answer; `number` counts the attempts from 1.
 pub(super) async fn plain(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
-    body: Bytes,
+    draft: &Draft,
     number: u32,
 ) -> Result<Bytes, Failure> {
     let unlimited = Timeouts { headers: Duration::MAX, idle: Duration::MAX, ..timeouts };
-    let (_, body) = send(upstream, unlimited, request(body, JSON, number)).await?;
+    let (_, body) = send(upstream, unlimited, draft.request(JSON, number)).await?;
     let answer = body.whole().await?;
     match Probe::parse(&answer) {
         Ok(probe) if probe.error => Err(Failure::Event(error_inside(&answer))),
@@ -59,10 +87,10 @@ pub(super) async fn plain(
 pub(super) async fn stream(
     upstream: &dyn Upstream,
     timeouts: Timeouts,
-    body: Bytes,
+    draft: &Draft,
     number: u32,
 ) -> Result<Deltas, Failure> {
-    let (head, body) = send(upstream, timeouts, request(body, EVENTS, number)).await?;
+    let (head, body) = send(upstream, timeouts, draft.request(EVENTS, number)).await?;
     match head.headers.get(CONTENT_TYPE) {
         Some(kind) if !kind.as_bytes().starts_with(EVENTS.as_bytes()) => {
             let kind = String::from_utf8_lossy(kind.as_bytes()).into_owned();
@@ -75,13 +103,6 @@ pub(super) async fn stream(
         }
         _ => Deltas::open(body).await,
     }
-}
-
-fn request(body: Bytes, accept: HeaderValue, number: u32) -> Request<Bytes> {
-    let mut request = Request::post(PATH).body(body).expect("the path is a URI");
-    let attempt = (HeaderName::from_static(ATTEMPT_HEADER), HeaderValue::from(number));
-    request.headers_mut().extend([(CONTENT_TYPE, JSON), (ACCEPT, accept), attempt]);
-    request
 }
 
 /// Sends the request and sorts out every response that is no success.
@@ -98,9 +119,10 @@ async fn send(
     if head.status.is_success() { Ok((head, body)) } else { Err(refusal(&head, body).await) }
 }
 
-/// The failure that an error response tells of. The status counts even when the body breaks off.
+/// The failure that an error response tells of. The status counts even when the body breaks off, is far too long, or
+/// does not come.
 async fn refusal(head: &response::Parts, body: Body) -> Failure {
-    let body = body.whole().await.unwrap_or_default();
+    let body = body.of_error().await.unwrap_or_default();
     let mut error =
         match head.headers.get(LOCATION).map(|location| String::from_utf8_lossy(location.as_bytes())) {
             Some(location) if head.status.is_redirection() => {

@@ -1,60 +1,29 @@
 //! One call's backoff sequence, and its dealings with what all calls of an upstream share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gglib_core::moment::Moment;
 use gglib_core::retry::{
-    BreakerSettings, BudgetSettings, CircuitBreaker, EventSource, Events, Next, RetriesAbove, RetryBudget,
-    RetryObserver, RetryRules, RetrySequence, Step, Target,
+    EventSource, Events, Next, RetriesAbove, RetryObserver, RetryRules, RetrySequence, Step, Target,
 };
 use tokio::time::Instant;
 
 use super::observer::Logged;
+use super::shared::{Clock, Lock, Shared};
 use super::{Failure, Notice, Observer};
-
-/// The budget and the breaker of one upstream, for a client and its clones.
-///
-/// The lock is held for one step of a sequence: never across an await, nor while an observer is told.
-pub(super) struct Shared {
-    origin: Instant,
-    target: Mutex<Target>,
-}
-
-impl Shared {
-    pub(super) fn new(rules: &RetryRules) -> Self {
-        let target = Target {
-            budget: Some(RetryBudget::new(BudgetSettings::for_policy(&rules.policy))),
-            breaker: Some(CircuitBreaker::new(BreakerSettings::TARGET)),
-        };
-        Self { origin: Instant::now(), target: Mutex::new(target) }
-    }
-
-    pub(super) fn now(&self) -> Moment {
-        Moment::ORIGIN.saturating_add(self.origin.elapsed())
-    }
-
-    /// Gives `act` the moment and the target. No step leaves a target half changed, so that a panic elsewhere
-    /// spoils nothing.
-    fn lend<T>(&self, act: impl FnOnce(Moment, &mut Target) -> T) -> (Moment, T) {
-        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock, so that the target never sees time run backwards.
-        let now = self.now();
-        (now, act(now, &mut target))
-    }
-}
 
 /// A sequence that tells what happens in it. Dropped before its end, it is cancelled: what it holds of the target
 /// goes back.
-pub(super) struct Call<'c> {
-    shared: &'c Shared,
+pub(super) struct Call<'c, L: Lock = Mutex<Target>, C: Clock = Instant> {
+    shared: &'c Shared<L, C>,
     source: EventSource<'c>,
     observer: Option<&'c Arc<dyn Observer>>,
     sequence: Option<RetrySequence<'c>>,
 }
 
-impl<'c> Call<'c> {
+impl<'c, L: Lock, C: Clock> Call<'c, L, C> {
     pub(super) fn begin(
-        shared: &'c Shared,
+        shared: &'c Shared<L, C>,
         rules: &'c RetryRules,
         upstream: &'c str,
         observer: Option<&'c Arc<dyn Observer>>,
@@ -101,7 +70,7 @@ impl<'c> Call<'c> {
     }
 }
 
-impl Drop for Call<'_> {
+impl<L: Lock, C: Clock> Drop for Call<'_, L, C> {
     fn drop(&mut self) {
         if let Some(sequence) = self.sequence.take() {
             let (now, events) = self.shared.lend(|now, target| sequence.on_cancel(now, target));

@@ -13,6 +13,10 @@ use super::Failure;
 
 /// Far above any answer, far below what would hurt: 64 MiB.
 const LONGEST: usize = 64 * 1024 * 1024;
+/// The same for an error: 256 KiB.
+const LONGEST_ERROR: usize = 256 * 1024;
+/// The longest pause in the body of an error, whose status says the most.
+const ERROR_IDLE: Duration = Duration::from_secs(10);
 
 /// The time that one attempt has in all.
 #[derive(Clone, Copy)]
@@ -63,12 +67,22 @@ impl Body {
     }
 
     /// All of it.
-    pub(super) async fn whole(mut self) -> Result<Bytes, Failure> {
+    pub(super) async fn whole(self) -> Result<Bytes, Failure> {
+        self.up_to(LONGEST).await
+    }
+
+    /// All of it, if it is of a length that errors have, and does not keep its reader waiting.
+    pub(super) async fn of_error(mut self) -> Result<Bytes, Failure> {
+        self.idle = self.idle.min(ERROR_IDLE);
+        self.up_to(LONGEST_ERROR).await
+    }
+
+    async fn up_to(mut self, longest: usize) -> Result<Bytes, Failure> {
         let mut whole = BytesMut::new();
         while let Some(chunk) = self.chunk(ErrorCode::TimeoutIdle).await? {
             whole.extend_from_slice(&chunk);
-            if whole.len() > LONGEST {
-                let message = format!("the upstream's answer is longer than {LONGEST} bytes");
+            if whole.len() > longest {
+                let message = format!("the upstream's answer is longer than {longest} bytes");
                 return Err(Failure::Verdict(ApiError::new(ErrorCode::UpstreamMalformed, message)));
             }
         }

@@ -4,6 +4,7 @@
 
 mod backoff;
 mod cancel;
+mod cases;
 mod plain;
 mod script;
 mod shared;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -110,6 +111,7 @@ pub(crate) fn whole() -> Reply {
 pub(crate) struct Scripted {
     replies: Mutex<VecDeque<Reply>>,
     sent: Mutex<Vec<Request<Bytes>>>,
+    pieces: Arc<AtomicUsize>,
     /// Sends and bodies that are alive hold one reference each.
     alive: Arc<()>,
 }
@@ -129,8 +131,18 @@ impl Scripted {
 
     /// The attempt header of each attempt.
     pub(crate) fn numbers(&self) -> Vec<String> {
+        self.headers(ATTEMPT_HEADER)
+    }
+
+    /// A header of each attempt.
+    pub(crate) fn headers(&self, name: &str) -> Vec<String> {
         let sent = self.sent.lock().unwrap();
-        sent.iter().map(|request| request.headers()[ATTEMPT_HEADER].to_str().unwrap().to_owned()).collect()
+        sent.iter().map(|request| request.headers()[name].to_str().unwrap().to_owned()).collect()
+    }
+
+    /// Pieces with bytes that were asked for.
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.load(Ordering::Relaxed)
     }
 
     /// The body of the first attempt.
@@ -145,11 +157,12 @@ impl Upstream for Scripted {
         let mut replies = self.replies.lock().unwrap();
         let reply = if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() };
         let (reply, alive) = (reply.expect("a script has a reply"), Arc::clone(&self.alive));
+        let count = Arc::clone(&self.pieces);
         Box::pin(async move {
             sleep(reply.delay).await;
             let head =
                 reply.head.ok_or_else(|| UpstreamError::new(Phase::BeforeHeaders, "connection reset"))?;
-            let mut response = Response::new(body(reply.pieces, alive));
+            let mut response = Response::new(body(reply.pieces, count, alive));
             *response.status_mut() = StatusCode::from_u16(head.status).unwrap();
             for (name, value) in head.headers {
                 let value = HeaderValue::from_str(&value).unwrap();
@@ -160,12 +173,15 @@ impl Upstream for Scripted {
     }
 }
 
-fn body(pieces: Vec<Piece>, alive: Arc<()>) -> ByteStream {
-    let state = (pieces.into_iter(), alive);
-    Box::pin(stream::unfold(state, |(mut pieces, alive)| async move {
+fn body(pieces: Vec<Piece>, count: Arc<AtomicUsize>, alive: Arc<()>) -> ByteStream {
+    let state = (pieces.into_iter(), count, alive);
+    Box::pin(stream::unfold(state, |(mut pieces, count, alive)| async move {
         loop {
             let item = match pieces.next()? {
-                Piece::Bytes(bytes) => Ok(Bytes::from(bytes)),
+                Piece::Bytes(bytes) => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    Ok(Bytes::from(bytes))
+                }
                 Piece::Broken(phase) => Err(UpstreamError::new(phase, "connection reset")),
                 Piece::Quiet(time) => {
                     sleep(time).await;
@@ -173,7 +189,7 @@ fn body(pieces: Vec<Piece>, alive: Arc<()>) -> ByteStream {
                 }
                 Piece::Hanging => std::future::pending().await,
             };
-            return Some((item, (pieces, alive)));
+            return Some((item, (pieces, count, alive)));
         }
     })) as Pin<Box<_>>
 }

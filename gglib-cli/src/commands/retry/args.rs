@@ -149,8 +149,9 @@ pub(crate) struct Startup {
     /// Requests that may wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) queue: u32,
-    /// What a refusal tells the client: an estimate from the queue, the policy's default, or nothing
-    #[arg(long, value_name = "KIND", default_value = Hint::Estimate.as_str(), value_parser = hint_parser())]
+    /// What a refusal tells the client: the time of its own place, when all who wait will have been served, the policy's
+    /// default, or nothing
+    #[arg(long, value_name = "KIND", default_value = Hint::Place.as_str(), value_parser = hint_parser())]
     pub(crate) hint: Hint,
     #[command(flatten)]
     pub(crate) preset: Preset,
