@@ -10,8 +10,8 @@
 pub use assess::{Broken, Fault, Verdict, assess};
 pub use history::{HistoryError, mend_history};
 pub use mend::{Ending, mend};
-pub use reissue::{Form, reissue};
 pub use schema::{Mismatch, MismatchKind, SchemaError, Schemas, flatten};
+pub use second::{Form, second_body};
 pub use tools::{Choice, Function, Tools};
 pub use turn::{Call, Turn};
 
@@ -20,7 +20,7 @@ mod grammar;
 mod history;
 mod mend;
 mod raw;
-mod reissue;
 mod schema;
+mod second;
 mod tools;
 mod turn;

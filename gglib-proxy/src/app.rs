@@ -9,6 +9,7 @@ use gglib_core::ports::Residency;
 use gglib_core::retry::RetryPolicy;
 
 use crate::counters::Counters;
+use crate::repairs::Repairs;
 
 /// The part of the configuration that concerns the endpoint.
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Whether a dead engine is relaunched for the request that found it dead.
     pub relaunch: bool,
+    /// Whether tool calls that no client could run are mended, or asked for again.
+    pub repair: bool,
+    /// How long asking again may take.
+    pub repair_timeout: Duration,
     /// The policy whose `max_backoff` is advertised when no better estimate exists.
     pub retry: RetryPolicy,
     /// A stream's client gets headers after this long, whatever happens behind.
@@ -37,6 +42,8 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
+            repair: config.recovery.repair,
+            repair_timeout: config.recovery.repair_timeout,
             retry: config.retry.policy,
             head_grace: Duration::from_millis(1500),
             keep_alive: Duration::from_secs(10),
@@ -52,11 +59,18 @@ pub struct App {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) repairs: Arc<Repairs>,
 }
 
 impl App {
     /// An endpoint for the models of `catalog`, whose engines `residency` provides.
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
-        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), counters: Arc::default() }
+        Self {
+            residency,
+            catalog: Arc::new(catalog),
+            settings: Arc::new(settings),
+            counters: Arc::default(),
+            repairs: Arc::default(),
+        }
     }
 }

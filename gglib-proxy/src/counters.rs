@@ -18,6 +18,12 @@ pub(crate) struct Counters {
     pub(crate) relaunches: Counter,
     /// Requests sent again because their connection broke.
     pub(crate) resends: Counter,
+    /// Answers with tool calls that no client could run, or without one that was due.
+    pub(crate) broken_turns: Counter,
+    /// Those of them whose packaging alone was wrong.
+    pub(crate) mends: Counter,
+    /// Those that a second request has put right.
+    pub(crate) repairs: Counter,
 }
 
 /// One counter.

@@ -1,3 +1,5 @@
+//! The verdict on turns, and what second turns make of broken ones.
+
 use gglib_core::repair::{Broken, Choice, Tools, Turn, Verdict, assess};
 use serde_json::json;
 

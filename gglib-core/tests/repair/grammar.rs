@@ -1,5 +1,7 @@
+//! Grammars made of schemas.
+
 use bytes::Bytes;
-use gglib_core::repair::{Form, Tools, Turn, Verdict, assess, reissue};
+use gglib_core::repair::{Form, Tools, Turn, Verdict, assess, second_body};
 use serde_json::{Value, json};
 
 use crate::Members;
@@ -9,7 +11,7 @@ fn rules(parameters: &Value) -> String {
     let tools = json!([{ "function": { "name": "f\"", "parameters": parameters } }]);
     let tools = Tools::read(tools.to_string().as_bytes(), Some(br#""required""#)).unwrap();
     let Verdict::Broken(broken) = assess(&Turn::default(), &tools, &Members) else { panic!("not broken") };
-    let body = reissue(Bytes::from_static(b"{}"), &broken, &tools, Form::Grammar).unwrap();
+    let body = second_body(Bytes::from_static(b"{}"), &broken, &tools, Form::Grammar).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let grammar = body["grammar"].as_str().unwrap();
     let own = |line: &&str| line.starts_with('r') && line[1..].starts_with(|c: char| c.is_ascii_digit());

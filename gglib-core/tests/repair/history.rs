@@ -1,3 +1,5 @@
+//! Calls in a client's history.
+
 use gglib_core::repair::mend_history;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ mod assess;
 mod grammar;
 mod history;
 mod mend;
-mod reissue;
 mod schema;
+mod second;
 
 use gglib_core::repair::{Mismatch, MismatchKind, SchemaError, Schemas, Tools, Turn};
 use serde_json::{Value, json};

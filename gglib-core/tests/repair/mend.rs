@@ -1,3 +1,5 @@
+//! Mending: what it does, what it leaves alone, and that no value changes.
+
 use std::borrow::Cow;
 
 use gglib_core::repair::{Ending, mend};

@@ -1,3 +1,5 @@
+//! Schemas written out, and those that are refused.
+
 use gglib_core::repair::{SchemaError, flatten};
 use serde_json::{Value, json};
 

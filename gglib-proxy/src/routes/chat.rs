@@ -44,7 +44,7 @@ enum Answer {
 async fn answer(app: &App, request: Request<Body>) -> Result<Answer, ApiError> {
     let deadline = Instant::now() + app.settings.timeouts.request;
     let body = upload::read(request, &app.settings, deadline).await?;
-    let request = ChatRequest::read(body, &app.catalog)?;
+    let request = ChatRequest::read(body, &app.catalog, app.settings.repair.then_some(deadline))?;
     if request.stream {
         stream::Exchange::begin(app, request, deadline).await.map(Answer::Stream)
     } else {

@@ -34,6 +34,9 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "crashes": totals.crashes,
             "relaunches": counters.relaunches.value(),
             "resends": counters.resends.value(),
+            "broken_turns": counters.broken_turns.value(),
+            "mends": counters.mends.value(),
+            "repairs": counters.repairs.value(),
         },
     }))
     .into_response()

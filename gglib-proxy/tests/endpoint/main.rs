@@ -10,4 +10,6 @@ mod passthrough;
 mod pipes;
 mod ports;
 mod recovery;
+mod repair;
+mod repaired;
 mod served;

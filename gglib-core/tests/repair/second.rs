@@ -1,5 +1,7 @@
+//! The body of the second request.
+
 use bytes::Bytes;
-use gglib_core::repair::{Form, Verdict, assess, reissue};
+use gglib_core::repair::{Form, Verdict, assess, second_body};
 
 use crate::{AUTO, Members, tools, turn};
 
@@ -8,7 +10,7 @@ fn body(calls: &[(&str, &str)], form: Form) -> String {
         panic!("not broken")
     };
     let body = r#"{"model":"m","tools":[1] , "tool_choice":"auto","seed":1e400}"#;
-    let body = reissue(Bytes::from_static(body.as_bytes()), &broken, &tools(AUTO), form).unwrap();
+    let body = second_body(Bytes::from_static(body.as_bytes()), &broken, &tools(AUTO), form).unwrap();
     String::from_utf8(body.to_vec()).unwrap()
 }
 

@@ -66,7 +66,7 @@ impl Form {
 ///
 /// # Errors
 /// `body` is not one JSON object.
-pub fn reissue(body: Bytes, broken: &Broken, tools: &Tools, form: Form) -> Result<Bytes, BodyError> {
+pub fn second_body(body: Bytes, broken: &Broken, tools: &Tools, form: Form) -> Result<Bytes, BodyError> {
     let mut body = JsonObject::parse(body)?;
     body.set("stream", true);
     body.set("stream_options", json!({ "include_usage": true }));
