@@ -128,6 +128,10 @@ pub struct Timeouts {
 pub struct Recovery {
     /// Relaunch a dead engine and send the request again, once.
     pub relaunch: bool,
+    /// Mend tool calls that no client could run, or ask for them again, once.
+    pub repair: bool,
+    /// How long asking again may take.
+    pub repair_timeout: Duration,
 }
 
 impl Config {

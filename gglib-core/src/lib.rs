@@ -12,5 +12,6 @@ pub mod memory;
 pub mod model;
 pub mod moment;
 pub mod ports;
+pub mod repair;
 pub mod retry;
 pub mod sse;

@@ -10,6 +10,7 @@ use gglib_core::retry::{RetryObserver, RetryPolicy};
 
 use crate::budgets::Budgets;
 use crate::metrics::Metrics;
+use crate::repairs::Repairs;
 
 /// The part of the configuration that concerns the endpoint.
 #[derive(Clone, Debug)]
@@ -20,6 +21,10 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Whether a dead engine is relaunched for the request that found it dead.
     pub relaunch: bool,
+    /// Whether tool calls that no client could run are mended, or asked for again.
+    pub repair: bool,
+    /// How long asking again may take.
+    pub repair_timeout: Duration,
     /// The policy whose `max_backoff` is advertised when no better estimate exists.
     pub retry: RetryPolicy,
     /// A stream's client gets headers after this long, whatever happens behind.
@@ -38,6 +43,8 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
+            repair: config.recovery.repair,
+            repair_timeout: config.recovery.repair_timeout,
             retry: config.retry.rules.policy,
             head_grace: Duration::from_millis(1500),
             keep_alive: Duration::from_secs(10),
@@ -54,6 +61,7 @@ pub struct App {
     pub(crate) settings: Arc<Settings>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budgets: Arc<Budgets>,
+    pub(crate) repairs: Arc<Repairs>,
 }
 
 impl App {
@@ -61,7 +69,14 @@ impl App {
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
         let metrics = Arc::new(Metrics::new(&catalog));
         let budgets = Arc::new(Budgets::new(&settings.retry, &catalog, Arc::clone(&metrics)));
-        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), metrics, budgets }
+        Self {
+            residency,
+            catalog: Arc::new(catalog),
+            settings: Arc::new(settings),
+            metrics,
+            budgets,
+            repairs: Arc::default(),
+        }
     }
     /// Where the sequences and breakers behind the ports publish their events, to be shown by `/metrics`. A target is
     /// known by the name of its model.

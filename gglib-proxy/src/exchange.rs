@@ -19,16 +19,17 @@ use crate::request::ChatRequest;
 mod answered;
 mod attempt;
 mod failure;
+mod repair;
 
 /// Who receives the answer.
 pub(crate) trait Sink: Send {
-    /// Whether content, once taken, is out of our hands. If so it closes the idempotency window.
-    const HANDS_ON: bool;
+    /// Whether content that has been taken is out of our hands. If so it has closed the idempotency window.
+    fn hands_on(&self) -> bool;
 
     /// Takes the data of one chunk, `[DONE]` excepted. Resolves when there is room for more.
     fn chunk(&mut self, data: Bytes) -> impl Future<Output = Result<(), Rejected>> + Send;
 
-    /// Hears that the answer begins anew.
+    /// Hears of a recovery; see [`Recovery::begins_anew`].
     fn recovered(&mut self, recovery: Recovery) -> impl Future<Output = Result<(), Rejected>> + Send;
 }
 
@@ -41,13 +42,17 @@ pub(crate) enum Rejected {
     Malformed(ApiError),
 }
 
-/// A re-issue that the client is told of.
+/// What the client is told of: a re-issue, or a change to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
     /// On a second connection: the first one broke, but the engine is alive.
     Resend,
     /// On a relaunched engine: the first one was dead.
     Relaunch,
+    /// Tool calls were asked for again.
+    Repair,
+    /// The packaging of tool calls was mended, without a re-issue.
+    Mend,
 }
 
 impl Recovery {
@@ -56,7 +61,14 @@ impl Recovery {
         match self {
             Self::Resend => "resend",
             Self::Relaunch => "relaunch",
+            Self::Repair => "repair",
+            Self::Mend => "mend",
         }
+    }
+
+    /// Whether the answer begins anew: what was taken before does not belong to it.
+    pub(crate) const fn begins_anew(self) -> bool {
+        matches!(self, Self::Resend | Self::Relaunch)
     }
 }
 
@@ -144,8 +156,13 @@ async fn attempt(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    let meter = AnswerMeter::new(&app.metrics, request);
-    Attempt::new(request, &app.settings, sink, meter).run(lease).await
+    match &request.repairable {
+        Some(repairable) => repair::attempt(app, lease, request, repairable, sink).await,
+        None => {
+            let meter = AnswerMeter::new(&app.metrics, request);
+            Attempt::new(request, &app.settings, sink, meter).run(lease).await
+        }
+    }
 }
 
 async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

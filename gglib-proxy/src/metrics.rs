@@ -54,6 +54,9 @@ pub(crate) struct Metrics {
     completion_tokens: Family<OfModel, Counter>,
     relaunches: Family<OfModel, Counter>,
     resends: Family<OfModel, Counter>,
+    broken_turns: Family<OfModel, Counter>,
+    mends: Family<OfModel, Counter>,
+    repairs: Family<OfModel, Counter>,
     retries_above: Seconds<OfModel>,
     retry_events: Family<Happened, Counter>,
     give_ups: Family<GaveUp, Counter>,
@@ -73,6 +76,12 @@ pub(crate) struct Totals {
     pub(crate) relaunches: u64,
     /// Requests sent again because their connection broke.
     pub(crate) resends: u64,
+    /// Answers with tool calls that no client could run, or without one that was due.
+    pub(crate) broken_turns: u64,
+    /// Those of them whose packaging alone was wrong.
+    pub(crate) mends: u64,
+    /// Those that a second request has put right.
+    pub(crate) repairs: u64,
 }
 
 impl Metrics {
@@ -96,6 +105,9 @@ impl Metrics {
             completion_tokens: Family::default(),
             relaunches: Family::default(),
             resends: Family::default(),
+            broken_turns: Family::default(),
+            mends: Family::default(),
+            repairs: Family::default(),
             retries_above: Family::new_with_constructor(retries),
             retry_events: Family::default(),
             give_ups: Family::default(),
@@ -124,11 +136,22 @@ impl Metrics {
             Event::Relaunched { model } => {
                 self.relaunches.get_or_create(&of(model)).inc();
             }
+            Event::BrokenTurn { model } => {
+                self.broken_turns.get_or_create(&of(model)).inc();
+            }
+            Event::Mended { model } => {
+                self.mends.get_or_create(&of(model)).inc();
+            }
+            Event::Repaired { model } => {
+                self.repairs.get_or_create(&of(model)).inc();
+            }
             Event::FirstContent { model, after } => {
                 self.first_content.get_or_create(&of(model)).observe(after.as_secs_f64());
             }
             Event::Answered { model, generation, tokens } => {
-                self.generation.get_or_create(&of(model)).observe(generation.as_secs_f64());
+                if let Some(generation) = generation {
+                    self.generation.get_or_create(&of(model)).observe(generation.as_secs_f64());
+                }
                 self.prompt_tokens.get_or_create(&of(model)).inc_by(tokens.prompt);
                 self.cached_tokens.get_or_create(&of(model)).inc_by(tokens.cached);
                 self.completion_tokens.get_or_create(&of(model)).inc_by(tokens.completion);
@@ -164,6 +187,9 @@ impl Metrics {
             abandoned: ended("abandoned"),
             relaunches: sum(&self.relaunches),
             resends: sum(&self.resends),
+            broken_turns: sum(&self.broken_turns),
+            mends: sum(&self.mends),
+            repairs: sum(&self.repairs),
         }
     }
 
@@ -194,6 +220,9 @@ impl Metrics {
             &self.completion_tokens,
             &self.relaunches,
             &self.resends,
+            &self.broken_turns,
+            &self.mends,
+            &self.repairs,
         ] {
             drop(counter.get_or_create(&of));
         }
@@ -221,6 +250,9 @@ impl Metrics {
         table::COMPLETION_TOKENS.register(registry, self.completion_tokens.clone());
         table::RELAUNCHES.register(registry, self.relaunches.clone());
         table::RESENDS.register(registry, self.resends.clone());
+        table::BROKEN_TURNS.register(registry, self.broken_turns.clone());
+        table::MENDS.register(registry, self.mends.clone());
+        table::REPAIRS.register(registry, self.repairs.clone());
         table::RETRIES_ABOVE.register(registry, self.retries_above.clone());
         table::RETRY_EVENTS.register(registry, self.retry_events.clone());
         table::GIVE_UPS.register(registry, self.give_ups.clone());

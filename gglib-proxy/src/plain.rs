@@ -37,14 +37,19 @@ struct Collected {
 
 impl Sink for Collected {
     /// The client has seen nothing before the end.
-    const HANDS_ON: bool = false;
+    fn hands_on(&self) -> bool {
+        false
+    }
 
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
         self.fold.push(&data).map_err(Rejected::Malformed)
     }
 
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
-        *self = Self { fold: Fold::default(), recovery: Some(recovery) };
+        if recovery.begins_anew() {
+            self.fold = Fold::default();
+        }
+        self.recovery = Some(recovery);
         Ok(())
     }
 }

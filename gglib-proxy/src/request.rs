@@ -6,6 +6,8 @@ use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::{Catalog, ModelName, Unknown};
 use tokio::time::Instant;
 
+use crate::repairable::Repairable;
+
 /// A chat completion request whose model is known.
 #[derive(Clone, Debug)]
 pub(crate) struct ChatRequest {
@@ -18,6 +20,8 @@ pub(crate) struct ChatRequest {
     pub(crate) progress: bool,
     /// Whether it wants to see what was used; a plain answer always says so.
     pub(crate) usage: bool,
+    /// What calls in the answer are judged by, if they are.
+    pub(crate) repairable: Option<Repairable>,
     /// What the engine is sent: the client's body, asked for as a stream with progress.
     pub(crate) body: Bytes,
     /// When it had been read.
@@ -25,11 +29,11 @@ pub(crate) struct ChatRequest {
 }
 
 impl ChatRequest {
-    /// Reads a client's body.
+    /// Reads a client's body. Calls in the answer are judged, if at all, `until` a certain time.
     ///
     /// The engine is always asked for a stream, since it notices only of a stream that its client has left,
     /// and always for its progress, since a long prompt would look like a stall otherwise.
-    pub(crate) fn read(body: Bytes, catalog: &Catalog) -> Result<Self, ApiError> {
+    pub(crate) fn read(body: Bytes, catalog: &Catalog, until: Option<Instant>) -> Result<Self, ApiError> {
         let mut body = JsonObject::parse(body)?;
         let model = resolve(body.str_member("model")?.as_deref(), catalog)?;
         let stream = body.bool_member("stream")?.unwrap_or(false);
@@ -41,6 +45,10 @@ impl ChatRequest {
                 ApiError::new(ErrorCode::InvalidRequest, "`messages` is required").with_param("messages")
             );
         }
+        let repairable = match until.filter(|_| choices == 1) {
+            Some(until) => Repairable::read(&mut body, until)?,
+            None => None,
+        };
         let mut options = match body.object_member("stream_options")? {
             Some(options) => options,
             None => JsonObject::parse(Bytes::from_static(b"{}"))?,
@@ -53,7 +61,8 @@ impl ChatRequest {
             options.set("include_usage", true);
             body.set_object("stream_options", options);
         }
-        Ok(Self { model, stream, choices, progress, usage, body: body.into_bytes(), read_at: Instant::now() })
+        let read_at = Instant::now();
+        Ok(Self { model, stream, choices, progress, usage, repairable, body: body.into_bytes(), read_at })
     }
 }
 
@@ -106,7 +115,7 @@ mod tests {
     }
 
     fn read(body: &'static str, models: &[&str]) -> Result<String, String> {
-        ChatRequest::read(Bytes::from_static(body.as_bytes()), &catalog(models))
+        ChatRequest::read(Bytes::from_static(body.as_bytes()), &catalog(models), Some(Instant::now()))
             .map(|request| String::from_utf8(request.body.to_vec()).unwrap())
             .map_err(|error| format!("{} {}: {error}", error.status.as_u16(), error.code))
     }

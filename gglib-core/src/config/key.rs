@@ -188,6 +188,18 @@ pub const KEYS: &[Key] = &[
         "Relaunch an engine that died before the first content, once per request, and send the request again.",
     ),
     key(
+        "recovery.repair",
+        Kind::Bool,
+        "true",
+        "Check tool calls against the request's schemas; mend their packaging, or ask for them again, once per request. Also mends calls in the history that engines fail on.",
+    ),
+    key(
+        "recovery.repair_timeout",
+        Kind::Duration,
+        "\"60s\"",
+        "How long asking for tool calls again may take; after that the client gets the first answer as it was.",
+    ),
+    key(
         "retry.preset",
         Kind::Text,
         "\"gglib\"",

@@ -50,7 +50,11 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
             total: read.duration("timeouts.total"),
             request: read.duration("timeouts.request"),
         },
-        recovery: Recovery { relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true) },
+        recovery: Recovery {
+            relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true),
+            repair: read.value("recovery.repair").value.as_bool().unwrap_or(true),
+            repair_timeout: read.duration("recovery.repair_timeout"),
+        },
         retry,
         warnings,
         models: models(&mut read, sources),

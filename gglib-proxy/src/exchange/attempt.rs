@@ -197,7 +197,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
 
     /// Whether the idempotency window has closed.
     fn is_committed(&self) -> bool {
-        S::HANDS_ON && self.has_content()
+        self.sink.hands_on() && self.has_content()
     }
 
     fn verdict(self) -> Result<(), Failure> {

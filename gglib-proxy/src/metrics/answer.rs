@@ -1,6 +1,5 @@
 //! Measuring one answer while it passes.
 
-use std::time::Duration;
 
 use gglib_core::api::chunk::Probe;
 use serde::Deserialize;
@@ -13,6 +12,8 @@ use crate::request::ChatRequest;
 pub(crate) struct AnswerMeter<'a> {
     metrics: &'a Metrics,
     request: &'a ChatRequest,
+    /// Whether the client sees the answer itself, so that its times count.
+    is_seen: bool,
     first_content: Option<Instant>,
     tokens: Tokens,
 }
@@ -30,7 +31,12 @@ pub(crate) struct Tokens {
 
 impl<'a> AnswerMeter<'a> {
     pub(crate) fn new(metrics: &'a Metrics, request: &'a ChatRequest) -> Self {
-        Self { metrics, request, first_content: None, tokens: Tokens::default() }
+        Self { metrics, request, is_seen: true, first_content: None, tokens: Tokens::default() }
+    }
+
+    /// Of a second request of which the client sees but the calls: only its tokens count.
+    pub(crate) fn of_repair(metrics: &'a Metrics, request: &'a ChatRequest) -> Self {
+        Self { is_seen: false, ..Self::new(metrics, request) }
     }
 
     /// Takes a chunk and what it holds. A plain answer's first content counts when the answer is whole, since a
@@ -53,12 +59,12 @@ impl<'a> AnswerMeter<'a> {
             self.tell_first_content();
         }
         let model = &self.request.model;
-        let generation = self.first_content.map_or(Duration::ZERO, |first| first.elapsed());
+        let generation = self.first_content.filter(|_| self.is_seen).map(|first| first.elapsed());
         self.metrics.record(Event::Answered { model, generation, tokens: self.tokens });
     }
 
     fn tell_first_content(&self) {
-        if let Some(first) = self.first_content {
+        if let Some(first) = self.first_content.filter(|_| self.is_seen) {
             let after = first.saturating_duration_since(self.request.read_at);
             self.metrics.record(Event::FirstContent { model: &self.request.model, after });
         }

@@ -30,8 +30,14 @@ pub(crate) enum Event<'a> {
     Relaunched { model: &'a ModelName },
     /// The first content of its answer has come, this long after the request had been read.
     FirstContent { model: &'a ModelName, after: Duration },
-    /// The whole answer has come, this long after its first content.
-    Answered { model: &'a ModelName, generation: Duration, tokens: Tokens },
+    /// Its answer had tool calls that no client could run, or none where one was due.
+    BrokenTurn { model: &'a ModelName },
+    /// Only the packaging of its tool calls was wrong.
+    Mended { model: &'a ModelName },
+    /// A second request has put its tool calls right.
+    Repaired { model: &'a ModelName },
+    /// A whole answer has come, this long after its first content if the client sees it.
+    Answered { model: &'a ModelName, generation: Option<Duration>, tokens: Tokens },
     /// It is over; `model` is there if it was identified.
     Ended { model: Option<&'a ModelName>, end: End<'a>, after: Duration },
 }

@@ -86,6 +86,12 @@ metrics! {
         "Engines relaunched for a request that found them dead",
     Counter RESENDS "gglib_resends_total" ["model"]
         "Requests sent again because their connection broke",
+    Counter BROKEN_TURNS "gglib_broken_turns_total" ["model"]
+        "Answers with tool calls that no client could run, or without one that was due",
+    Counter MENDS "gglib_mends_total" ["model"]
+        "Broken turns of which only the packaging was wrong",
+    Counter REPAIRS "gglib_repairs_total" ["model"]
+        "Broken turns that a second request has put right",
     Histogram RETRIES_ABOVE "gglib_retries_above" ["model"]
         "How often the clients of requests say that they have made them before, at most 16",
     Counter RETRY_EVENTS "gglib_retry_events_total" ["model", "event"]

@@ -50,7 +50,7 @@ async fn answer(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<
     let deadline = Instant::now() + app.settings.timeouts.request;
     let above = RetriesAbove::parse(request.headers());
     let body = upload::read(request, &app.settings, deadline).await?;
-    let request = ChatRequest::read(body, &app.catalog)?;
+    let request = ChatRequest::read(body, &app.catalog, app.settings.repair.then_some(deadline))?;
     identify(app, &request, above, tally);
     if request.stream {
         stream::Exchange::begin(app, request, deadline).await.map(Answer::Stream)

@@ -33,6 +33,9 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "crashes": totals.crashes,
             "relaunches": counted.relaunches,
             "resends": counted.resends,
+            "broken_turns": counted.broken_turns,
+            "mends": counted.mends,
+            "repairs": counted.repairs,
         },
     }))
     .into_response()

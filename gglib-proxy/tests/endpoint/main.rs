@@ -12,4 +12,6 @@ mod passthrough;
 mod pipes;
 mod ports;
 mod recovery;
+mod repair;
+mod repaired;
 mod served;

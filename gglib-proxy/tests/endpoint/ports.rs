@@ -56,6 +56,10 @@ pub(crate) struct Ports {
 pub(crate) struct Stage {
     answers: Mutex<VecDeque<Vec<Step>>>,
     health: Mutex<VecDeque<Liveness>>,
+    /// What engines say about themselves; asking them takes nothing from `answers`.
+    props: Mutex<String>,
+    /// The bodies that were sent.
+    bodies: Mutex<Vec<String>>,
     /// Requests that wait in the queue.
     waiting: AtomicUsize,
     /// Leases that are out.
@@ -86,6 +90,12 @@ impl Ports {
         Self { snapshot, ..self }
     }
 
+    /// Engines say this about themselves.
+    pub(crate) fn with_props(self, props: &str) -> Self {
+        props.clone_into(&mut self.stage.props.lock().unwrap());
+        self
+    }
+
     /// The nth suspicion comes to the nth of `health`.
     pub(crate) fn with_health(self, health: impl IntoIterator<Item = Liveness>) -> Self {
         self.stage.health.lock().unwrap().extend(health);
@@ -101,6 +111,11 @@ impl Stage {
 
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::SeqCst)
+    }
+
+    /// The bodies of the requests that were sent.
+    pub(crate) fn bodies(&self) -> Vec<String> {
+        self.bodies.lock().unwrap().clone()
     }
 
     pub(crate) fn taken(&self) -> usize {
@@ -164,8 +179,14 @@ impl Lease for Leased {
 }
 
 impl Upstream for Leased {
-    fn send(&self, _: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
         let stage = &self.0.0;
+        if request.uri().path() == "/props" {
+            let props = Bytes::from(stage.props.lock().unwrap().clone());
+            let body: ByteStream = Box::pin(stream::iter([Ok(props)]));
+            return Box::pin(async { Ok(Response::new(body)) });
+        }
+        stage.bodies.lock().unwrap().push(String::from_utf8(request.into_body().to_vec()).unwrap());
         stage.sent.fetch_add(1, Ordering::SeqCst);
         let steps = stage.answers.lock().unwrap().pop_front().unwrap_or_else(|| vec![Step::Hang]);
         let mut play = Play { steps: steps.into(), working: Counted::new(stage, |stage| &stage.working) };

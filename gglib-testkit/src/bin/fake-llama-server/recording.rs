@@ -95,12 +95,15 @@ pub(crate) fn plain(model: &str, message: Value, reason: &str, contents: usize) 
     answer.to_string()
 }
 
-pub(crate) fn props(model: &str, slots: usize, context: usize) -> String {
+pub(crate) fn props(model: &str, slots: usize, context: usize, tools: bool) -> String {
     let mut props = parse(PROPS);
     props["model_alias"] = model.into();
     props["model_path"] = model.into();
     props["total_slots"] = slots.into();
     props["default_generation_settings"]["n_ctx"] = context.into();
+    for capability in ["supports_tools", "supports_tool_calls"] {
+        props["chat_template_caps"][capability] = tools.into();
+    }
     props.to_string()
 }
 

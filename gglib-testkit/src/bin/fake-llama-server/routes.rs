@@ -2,7 +2,7 @@
 
 use std::io;
 
-use gglib_testkit::Entry;
+use gglib_testkit::{Entry, Template};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -59,7 +59,8 @@ fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
     Answer::Whole(match (request.method.as_str(), path, number) {
         ("GET", "/health" | "/v1/health", _) => health(engine.health()),
         ("GET", "/props", _) => {
-            Response::ok(recording::props(model, engine.args.parallel, engine.args.context))
+            let tools = engine.launch.template == Template::WithTools;
+            Response::ok(recording::props(model, engine.args.parallel, engine.args.context, tools))
         }
         ("GET", "/v1/models" | "/models", _) => Response::ok(recording::models(model, engine.args.context)),
         ("POST", "/v1/embeddings", _) => Response::error(recording::NOT_SUPPORTED),
