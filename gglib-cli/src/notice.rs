@@ -24,6 +24,8 @@ fn reason(class: Class, facts: Option<&Failure<'_>>, upstream: &str) -> String {
     match (known, class, facts.map(|facts| facts.cause)) {
         (Some(ErrorCode::ModelLoading), ..) => "model is loading".to_owned(),
         (Some(ErrorCode::ModelLoadFailed), ..) => "model could not be loaded".to_owned(),
+        (Some(ErrorCode::BreakerOpen), ..) => "model could not be loaded lately".to_owned(),
+        (Some(ErrorCode::InsufficientMemory), ..) => "model does not fit into memory".to_owned(),
         (Some(ErrorCode::QueueFull), ..) => "the queue is full".to_owned(),
         (Some(ErrorCode::WaitStalled), ..) => "the queue stands still".to_owned(),
         (Some(ErrorCode::WaitTooLong), ..) => "the queue is too slow".to_owned(),
@@ -83,6 +85,8 @@ mod tests {
         for (failure, expected) in [
             (answered(503, "model_loading"), "model is loading"),
             (answered(503, "model_load_failed"), "model could not be loaded"),
+            (answered(503, "breaker_open"), "model could not be loaded lately"),
+            (answered(503, "insufficient_memory"), "model does not fit into memory"),
             (answered(429, "queue_full"), "the queue is full"),
             (answered(503, "wait_stalled"), "the queue stands still"),
             (answered(503, "wait_too_long"), "the queue is too slow"),

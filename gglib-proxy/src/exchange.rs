@@ -131,8 +131,11 @@ async fn relaunch(
 }
 
 async fn lease(app: &App, request: &ChatRequest) -> Result<Box<dyn Lease>, ApiError> {
-    let waiting = app.residency.lease(request.model.clone());
-    waiting.await.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
+    let mut waiting = app.residency.enter(request.model.clone());
+    waiting
+        .granted()
+        .await
+        .map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
 }
 
 async fn attempt(
