@@ -10,7 +10,7 @@ use std::time::Duration;
 use gglib_core::admission::Refusal;
 use gglib_core::config::Transport;
 use gglib_core::model::ModelName;
-use gglib_core::ports::{Lease, Liveness, Residency};
+use gglib_core::ports::{Lease, Liveness};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::GuardCommand;
 use gglib_testkit::engines::{

@@ -23,12 +23,12 @@ enum Class {
 }
 
 impl Admission {
-    /// The engines that have to go so that `demand` fits beside what the plan has set apart; empty if it will fit
-    /// without, or does not fit yet whoever goes.
+    /// The engines that have to go so that `demand` fits beside what the plan has set apart; none if it will fit
+    /// without, `None` if it does not fit yet whoever goes.
     ///
     /// Taken in the order of their worth until it fits; then whoever turns out to be needless stays after all, the
     /// most valued first.
-    pub(super) fn choose(&self, demand: &Demand, plan: &Plan, now: Moment) -> Vec<Generation> {
+    pub(super) fn choose(&self, demand: &Demand, plan: &Plan, now: Moment) -> Option<Vec<Generation>> {
         let fits = |chosen: &[Generation]| {
             let kept = |engine: &Engine| {
                 engine.stays() && plan.spares(engine) && !chosen.contains(&engine.generation)
@@ -36,7 +36,7 @@ impl Admission {
             self.fits(demand, &plan.claims, kept)
         };
         if fits(&[]) {
-            return Vec::new();
+            return Some(Vec::new());
         }
         let mut chosen = Vec::new();
         for generation in self.candidates(plan, now) {
@@ -46,7 +46,7 @@ impl Admission {
             }
         }
         if !fits(&chosen) {
-            return Vec::new();
+            return None;
         }
         for index in (0..chosen.len()).rev() {
             let generation = chosen.remove(index);
@@ -54,7 +54,7 @@ impl Admission {
                 chosen.insert(index, generation);
             }
         }
-        chosen
+        Some(chosen)
     }
 
     /// Chooses who has to go because more is resident than may be: measured footprints turned out larger than

@@ -133,10 +133,10 @@ impl Admission {
             }
         }
         self.serve(now, out);
+        self.retire(now, out);
         if self.make_room(now, out) {
             self.serve(now, out);
         }
-        self.retire(now, out);
     }
 
     /// Grants what the turns allow.
@@ -172,7 +172,8 @@ impl Admission {
         }
     }
 
-    /// Stops the engine, once. What is left of its model's queue lines up behind the others.
+    /// Stops the engine, once. What is left of its model's queue lines up behind the others, unless it was only to be
+    /// launched anew.
     pub(super) fn stop(
         &mut self,
         generation: Generation,
@@ -190,7 +191,9 @@ impl Admission {
         }
         engine.stage = Stage::Stopping { since: now };
         if let Some(model) = model {
-            model.behind = self.last_ticket;
+            if !engine.retiring {
+                model.behind = self.last_ticket;
+            }
             if let Some(permit) = engine.permit.take() {
                 model.breaker.settle(permit, Outcome::Neutral, now);
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::command::{Command, Urgency};
 use super::engine::{Engine, Stage};
 use super::machine::Admission;
+use super::model::Model;
 use super::turn::{Pressure, quantum};
 use super::{Generation, Refusal};
 use crate::memory::Memory;
@@ -42,26 +43,35 @@ impl Admission {
     ///
     /// Says whether some engine need no longer stand aside, so that it may serve again.
     pub(super) fn make_room(&mut self, now: Moment, out: &mut Vec<Command>) -> bool {
-        let applicants = self.applicants();
-        let nothing_to_do = applicants.is_empty()
-            && !self.is_overdrawn(&Plan::default())
-            && self.engines.iter().all(|engine| engine.pressure.is_none())
-            && self.models.values().all(|model| !model.preload);
-        if nothing_to_do || self.draining {
-            return false;
+        let mut lifted = false;
+        while self.has_room_to_make() {
+            let mut plan = Plan::default();
+            self.choose_overdrawn(&mut plan, now);
+            for (generation, _) in &plan.leaving {
+                self.press(*generation, None, now);
+            }
+            for name in &self.applicants() {
+                self.find_room(name, &mut plan, now, out);
+            }
+            self.launch_unasked(&plan, now, out);
+            lifted |= self.lift_pressure(&plan);
+            // Whoever is left waiting for an engine that has been stopped needs room in turn.
+            if !self.clear(plan, now, out) {
+                break;
+            }
         }
-        let mut plan = Plan::default();
-        self.choose_overdrawn(&mut plan, now);
-        for (generation, _) in &plan.leaving {
-            self.press(*generation, None, now);
-        }
-        for name in &applicants {
-            self.find_room(name, &mut plan, now, out);
-        }
-        self.launch_unasked(&plan, now, out);
-        let lifted = self.lift_pressure(&plan);
-        self.clear(plan, now, out);
         lifted
+    }
+
+    /// Whether anything has to be decided at all; mostly not.
+    fn has_room_to_make(&self) -> bool {
+        let waits = |(name, model): (&ModelName, &Model)| {
+            model.preload || (!model.queue.is_empty() && !self.engine_of(name).is_some_and(Engine::stays))
+        };
+        !self.draining
+            && (self.engines.iter().any(|engine| engine.pressure.is_some())
+                || self.models.iter().any(waits)
+                || self.is_overdrawn(&Plan::default()))
     }
 
     /// The models that are waited for and have no engine that could serve them, in the order of their turns.
@@ -89,23 +99,26 @@ impl Admission {
             }
             return;
         }
-        if self.may_launch(name, &demand, plan) {
-            self.launch(name, now, out);
+        let Some(chosen) = self.choose(&demand, plan, now) else {
+            plan.claims.push(demand);
             return;
-        }
-        for generation in self.choose(&demand, plan, now) {
+        };
+        for generation in chosen {
             plan.leaving.push((generation, Some(name.clone())));
             self.press(generation, Some(name), now);
         }
-        plan.claims.push(demand);
+        if self.has_room(name, &demand) {
+            self.launch(name, now, out);
+        } else {
+            plan.claims.push(demand);
+        }
     }
 
-    /// Whether there is room now, beside everything that still takes memory, and will be beside those to come.
-    fn may_launch(&self, name: &ModelName, demand: &Demand, plan: &Plan) -> bool {
+    /// Whether there is room now, beside everything that still takes memory.
+    fn has_room(&self, name: &ModelName, demand: &Demand) -> bool {
         let second_try = self.models.get(name).is_some_and(|model| model.second_try);
         self.engine_of(name).is_none()
             && self.fits(demand, &[], |_| true)
-            && self.fits(demand, &plan.claims, |engine| engine.stays() && plan.spares(engine))
             // The room that was made for a second try has to be there.
             && !(second_try && self.engines.iter().any(Engine::is_stopping))
     }
@@ -153,8 +166,10 @@ impl Admission {
         lifted
     }
 
-    /// Stops those of the leaving whose turn is over and whose leases are back.
-    fn clear(&mut self, plan: Plan, now: Moment, out: &mut Vec<Command>) {
+    /// Stops those of the leaving whose turn is over and whose leases are back. Says whether one of them is still
+    /// waited for.
+    fn clear(&mut self, plan: Plan, now: Moment, out: &mut Vec<Command>) -> bool {
+        let mut awaited = false;
         for (generation, rival) in plan.leaving {
             let Some(engine) = self.engines.iter().find(|engine| engine.generation == generation) else {
                 continue;
@@ -164,12 +179,14 @@ impl Admission {
                 Stage::Loading if self.is_cancellable(engine, now) => Urgency::Immediate,
                 _ => continue,
             };
+            awaited |= self.models.get(&engine.model).is_some_and(|model| !model.queue.is_empty());
             self.totals.evictions += u64::from(urgency == Urgency::Graceful);
             self.stop(generation, urgency, now, out);
             if let Some(model) = rival.and_then(|rival| self.models.get_mut(&rival)) {
                 model.room_was_made |= urgency == Urgency::Graceful;
             }
         }
+        awaited
     }
 
     /// Launches the models that are to be loaded unasked, as far as there is room.
@@ -184,7 +201,8 @@ impl Admission {
             let Some(model) = self.models.get(&name) else { continue };
             let memory = model.footprint().unwrap_or_default();
             let demand = Demand { memory, group: model.profile.group.clone() };
-            if self.may_launch(&name, &demand, plan) {
+            let beside = |engine: &Engine| engine.stays() && plan.spares(engine);
+            if self.has_room(&name, &demand) && self.fits(&demand, &plan.claims, beside) {
                 self.launch(&name, now, out);
             }
         }

@@ -2,6 +2,7 @@
 
 mod desk;
 mod failures;
+mod fairness;
 mod launches;
 mod leavers;
 mod outlook;

@@ -4,8 +4,8 @@ use gglib_core::admission::{Outlook, Profile, Settings, WaitPhase};
 
 use crate::desk::{Desk, seconds, settings};
 
-fn outlook(position: usize, estimate: Option<u64>, phase: WaitPhase) -> Option<Outlook> {
-    Some(Outlook { position, estimate: estimate.map(seconds), phase })
+fn outlook(position: usize, estimate: Option<u64>, phase: WaitPhase) -> Outlook {
+    Outlook { position, estimate: estimate.map(seconds), phase }
 }
 
 /// A desk at which a load of `a` takes 30 s and a request 8 s; its engine is being loaded for t2.
@@ -26,11 +26,11 @@ fn nothing_is_estimated_that_has_not_been_measured() {
     let mut desk = Desk::new();
     desk.arrive("a");
     desk.arrive("a");
-    assert_eq!(desk.outlook(1), outlook(1, None, WaitPhase::Loading));
-    assert_eq!(desk.outlook(2), outlook(2, None, WaitPhase::Loading));
+    assert_eq!(desk.outlook(1), Some(outlook(1, None, WaitPhase::Loading)));
+    assert_eq!(desk.outlook(2), Some(outlook(2, None, WaitPhase::Loading)));
     desk.loaded(1);
     assert_eq!(desk.outlook(1), None, "it waits no more");
-    assert_eq!(desk.outlook(2), outlook(1, None, WaitPhase::Place));
+    assert_eq!(desk.outlook(2), Some(outlook(1, None, WaitPhase::Place)));
     assert_eq!(desk.outlook_for("x"), None);
 }
 
@@ -42,13 +42,13 @@ fn a_load_in_progress_and_those_ahead_make_the_estimate() {
     }
     desk.later(10);
     let at = |desk: &Desk, ticket| desk.outlook(ticket).unwrap().estimate.unwrap().as_secs();
-    assert_eq!(desk.outlook(2), outlook(1, Some(20), WaitPhase::Loading));
-    assert_eq!(desk.outlook(5), outlook(4, Some(28), WaitPhase::Loading), "the second round of two");
-    assert_eq!(desk.outlook_for("a"), outlook(5, Some(36), WaitPhase::Loading));
+    assert_eq!(desk.outlook(2), Some(outlook(1, Some(20), WaitPhase::Loading)));
+    assert_eq!(desk.outlook(5), Some(outlook(4, Some(28), WaitPhase::Loading)), "the second round of two");
+    assert_eq!(desk.outlook_for("a"), Some(outlook(5, Some(36), WaitPhase::Loading)));
     desk.later(20);
     desk.loaded(2);
     desk.later(3);
-    assert_eq!(desk.outlook(4), outlook(1, Some(5), WaitPhase::Place));
+    assert_eq!(desk.outlook(4), Some(outlook(1, Some(5), WaitPhase::Place)));
     assert_eq!(at(&desk, 5), 5);
     assert_eq!(desk.outlook_for("a").unwrap().estimate, Some(seconds(13)));
 }
@@ -57,7 +57,7 @@ fn a_load_in_progress_and_those_ahead_make_the_estimate() {
 fn a_free_place_is_no_wait() {
     let mut desk = measured(2);
     desk.loaded(2);
-    assert_eq!(desk.outlook_for("a"), outlook(1, Some(0), WaitPhase::Place));
+    assert_eq!(desk.outlook_for("a"), Some(outlook(1, Some(0), WaitPhase::Place)));
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn who_needs_a_turn_waits_for_the_resident_and_for_its_own_load() {
     // b is there, idle; both serve in 4 s.
     desk.arrive("b");
     desk.later(1);
-    assert_eq!(desk.outlook_for("a"), outlook(1, Some(33), WaitPhase::Turn), "3 s of b, 30 s of load");
+    assert_eq!(desk.outlook_for("a"), Some(outlook(1, Some(33), WaitPhase::Turn)), "3 s of b, 30 s of load");
     desk.arrive("a");
-    assert_eq!(desk.outlook(4), outlook(1, Some(33), WaitPhase::Turn));
-    assert_eq!(desk.outlook_for("a"), outlook(2, Some(37), WaitPhase::Turn));
+    assert_eq!(desk.outlook(4), Some(outlook(1, Some(33), WaitPhase::Turn)));
+    assert_eq!(desk.outlook_for("a"), Some(outlook(2, Some(37), WaitPhase::Turn)));
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub(crate) fn machine(number: usize) -> (Settings, Vec<(&'static str, Profile)>)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::with_cases(2_000) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::with_cases(100_000) })]
 
     #[test]
     fn the_rules_hold_over_random_events(
