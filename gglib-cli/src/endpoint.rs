@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gglib_core::admission::Settings as AdmissionSettings;
-use gglib_core::config::Config;
+use gglib_core::config::{Budget, Config};
+use gglib_core::memory::Memory;
 use gglib_proxy::{App, Settings};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, guard};
@@ -50,6 +51,13 @@ impl Endpoint {
             stall: config.admission.stall,
             max_wait: config.admission.max_wait,
             queue: config.admission.queue,
+            quantum: config.admission.quantum,
+            max_resident: config.memory.max_resident,
+            budget: match config.memory.budget {
+                Budget::Auto => Memory::UNBOUNDED,
+                Budget::Bytes(ram) => Memory { ram, ..Memory::UNBOUNDED },
+            },
+            ..AdmissionSettings::default()
         };
         let pool = Arc::new(Pool::start(launcher, config.catalog(), admission));
         let app = App::new(pool.clone(), config.catalog(), Settings::new(config));

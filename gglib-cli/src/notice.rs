@@ -32,6 +32,8 @@ fn reason(class: Class, facts: Option<&Failure<'_>>, upstream: &str) -> String {
     match (known, class, facts.map(|facts| facts.cause)) {
         (Some(ErrorCode::ModelLoading), ..) => "model is loading".to_owned(),
         (Some(ErrorCode::ModelLoadFailed), ..) => "model could not be loaded".to_owned(),
+        (Some(ErrorCode::BreakerOpen), ..) => "model could not be loaded lately".to_owned(),
+        (Some(ErrorCode::InsufficientMemory), ..) => "model does not fit into memory".to_owned(),
         (Some(ErrorCode::QueueFull), ..) => "the queue is full".to_owned(),
         (Some(ErrorCode::WaitStalled), ..) => "the queue stands still".to_owned(),
         (Some(ErrorCode::WaitTooLong), ..) => "the queue is too slow".to_owned(),
@@ -98,11 +100,21 @@ mod tests {
 
     #[test]
     fn codes_of_ours_are_said_in_plain_words() {
-        let codes = ["model_loading", "model_load_failed", "wait_stalled", "wait_too_long", "draining"];
+        let codes = [
+            "model_loading",
+            "model_load_failed",
+            "breaker_open",
+            "insufficient_memory",
+            "wait_stalled",
+            "wait_too_long",
+            "draining",
+        ];
         let refused = codes.map(|code| answered((503, code)));
         assert_snapshot!(table(refused.into_iter().chain([answered((429, "queue_full"))])), @"
         overloaded   model is loading, trying again in 2.0 s (2 of 4)
         overloaded   model could not be loaded, trying again in 2.0 s (2 of 4)
+        overloaded   model could not be loaded lately, trying again in 2.0 s (2 of 4)
+        overloaded   model does not fit into memory, trying again in 2.0 s (2 of 4)
         overloaded   the queue stands still, trying again in 2.0 s (2 of 4)
         overloaded   the queue is too slow, trying again in 2.0 s (2 of 4)
         overloaded   127.0.0.1:8080 is shutting down, trying again in 2.0 s (2 of 4)

@@ -46,6 +46,8 @@ pub struct Config {
     pub engine: Engine,
     /// `[admission]`
     pub admission: Admission,
+    /// `[memory]`
+    pub memory: Memory,
     /// `[timeouts]`
     pub timeouts: Timeouts,
     /// `[recovery]`
@@ -103,6 +105,26 @@ pub struct Admission {
     pub max_wait: Duration,
     /// Waiting requests per model.
     pub queue: usize,
+    /// Shortest turn of a model that a rival waits for.
+    pub quantum: Duration,
+}
+
+/// `[memory]`: what may be resident at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// What all engines together may take.
+    pub budget: Budget,
+    /// Engines at once; at least 1.
+    pub max_resident: usize,
+}
+
+/// What all engines together may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// What the machine has, with a margin for others.
+    Auto,
+    /// So many bytes of main memory; on GPUs, what they have.
+    Bytes(u64),
 }
 
 /// `[timeouts]`: of one attempt, each with an error code of its own; `request` spans all of them.

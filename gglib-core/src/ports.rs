@@ -7,11 +7,13 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use thiserror::Error;
 
-use crate::admission::{Generation, Refusal, Snapshot};
+use crate::admission::{Generation, Outlook, Refusal, Snapshot};
 use crate::model::ModelName;
 
 /// A boxed future, so that the ports can be trait objects.
@@ -87,14 +89,39 @@ impl Error for UpstreamError {
 
 /// The runtime's side of admission, as the proxy sees it.
 pub trait Residency: Send + Sync {
-    /// Waits for the right to use an engine of `model`, launching or swapping as needed.
-    ///
-    /// Dropping the future gives up the place in the queue.
-    fn lease(&self, model: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>>;
+    /// Takes a place in the queue for `model`, which launches or swaps as needed. Needs no waiting itself.
+    fn enter(&self, model: ModelName) -> Box<dyn Waiting>;
 
     /// What is loaded, what waits, and the totals; `None` when the owner of the queue did not answer in
     /// time, which is what `/healthz` reports.
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>>;
+}
+
+/// A place in the queue; dropping it gives it up.
+pub trait Waiting: Send {
+    /// Resolves with the right to use an engine, or with the refusal. To be awaited to its end once; it may be dropped
+    /// and called again before that.
+    fn granted(&mut self) -> BoxFuture<'_, Result<Box<dyn Lease>, Refused>>;
+
+    /// How the wait stands; `None` when it is over, or when the owner of the queue did not answer in time.
+    fn outlook(&self) -> BoxFuture<'_, Option<Outlook>>;
+}
+
+/// The end of a wait without a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{refusal}")]
+pub struct Refused {
+    /// Why.
+    pub refusal: Refusal,
+    /// When it is worth asking again, from live facts; `None` when they do not tell.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<Refusal> for Refused {
+    /// A refusal about which nothing more is known.
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, retry_after: None }
+    }
 }
 
 /// The right of one request to use a resident engine; dropping it gives the place back.

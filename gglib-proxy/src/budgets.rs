@@ -135,13 +135,7 @@ mod tests {
 
     fn budgets() -> (Budgets, ModelName) {
         let model = ModelName::new("m");
-        let spec = ModelSpec {
-            path: "m.gguf".into(),
-            aliases: Vec::new(),
-            context: None,
-            parallel: 1,
-            args: Vec::new(),
-        };
+        let spec = ModelSpec::new("m.gguf");
         let catalog = Catalog::new([(model.clone(), spec)].into());
         let metrics = Arc::new(Metrics::new(&catalog));
         (Budgets::new(&RetryPolicy::default(), &catalog, metrics), model)

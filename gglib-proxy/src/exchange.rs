@@ -145,7 +145,7 @@ async fn relaunch(
 
 async fn lease(app: &App, request: &ChatRequest) -> Result<Box<dyn Lease>, ApiError> {
     let began = Instant::now();
-    let leased = app.residency.lease(request.model.clone()).await;
+    let leased = app.residency.enter(request.model.clone()).granted().await;
     app.metrics.record(Event::LeftQueue { model: &request.model, waited: began.elapsed() });
     leased.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
 }

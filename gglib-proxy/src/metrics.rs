@@ -306,13 +306,7 @@ mod tests {
     use super::*;
 
     fn metrics() -> Metrics {
-        let spec = ModelSpec {
-            path: "m.gguf".into(),
-            aliases: Vec::new(),
-            context: None,
-            parallel: 1,
-            args: Vec::new(),
-        };
+        let spec = ModelSpec::new("m.gguf");
         Metrics::new(&Catalog::new([(ModelName::new("m"), spec)].into()))
     }
 

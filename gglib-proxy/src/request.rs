@@ -102,13 +102,7 @@ mod tests {
     use super::*;
 
     fn catalog(names: &[&str]) -> Catalog {
-        let spec = ModelSpec {
-            path: "m.gguf".into(),
-            aliases: Vec::new(),
-            context: None,
-            parallel: 1,
-            args: Vec::new(),
-        };
+        let spec = ModelSpec::new("m.gguf");
         Catalog::new(
             names.iter().map(|name| (ModelName::new(*name), spec.clone())).collect::<BTreeMap<_, _>>(),
         )

@@ -7,4 +7,5 @@ pub use pool::Pool;
 
 mod lease;
 mod owner;
+mod place;
 mod pool;

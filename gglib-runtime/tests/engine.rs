@@ -10,11 +10,12 @@ use std::time::Duration;
 use gglib_core::admission::Refusal;
 use gglib_core::config::Transport;
 use gglib_core::model::ModelName;
-use gglib_core::ports::{Lease, Liveness, Residency};
+use gglib_core::ports::{Lease, Liveness};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::GuardCommand;
 use gglib_testkit::engines::{
-    children_of, engine_pid, freeze, is_running, only_engine, parent_of, signal, snapshot, until_snapshot,
+    Enter, children_of, engine_pid, freeze, is_running, only_engine, parent_of, signal, snapshot,
+    until_snapshot,
 };
 use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted, fake_engine, until};
 use rustix::process::Signal;
@@ -32,7 +33,7 @@ async fn lease(pool: &Pool, model: &'static str) -> Result<Box<dyn Lease>, Refus
 /// Why the model could not be loaded.
 async fn reason(pool: &Pool, model: &'static str) -> String {
     match lease(pool, model).await.err() {
-        Some(Refusal::LoadFailed { reason }) => reason,
+        Some(Refusal::LoadFailed { reason }) => reason.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -14,7 +14,7 @@ use gglib_core::admission::{EngineState, Refusal, Snapshot};
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Liveness, Residency};
 use gglib_runtime::admission::Pool;
-use gglib_testkit::engines::{engine_pid, is_running, only_engine, signal, snapshot, until_snapshot};
+use gglib_testkit::engines::{Enter, engine_pid, is_running, only_engine, signal, snapshot, until_snapshot};
 use gglib_testkit::{Engines, Entry, Launch, Load, Reply, Script, Scripted, until};
 use http::Request;
 use rustix::process::Signal;
@@ -293,7 +293,9 @@ async fn a_load_that_nobody_wants_is_killed_for_another_model() {
 #[tokio::test]
 async fn a_lease_that_outlives_its_engine_touches_no_newer_one() {
     let scripts: [_; 2] = scripts(Duration::ZERO, Duration::ZERO);
-    let pool = engines(&scripts).start();
+    let mut engines = engines(&scripts);
+    engines.admission.quantum = Duration::ZERO;
+    let pool = engines.start();
     let old = lease(&pool, "a").await;
     signal(engine_pid(&*pool).await, Signal::KILL);
     assert_eq!(old.confirm().await, Liveness::Dead);

@@ -11,9 +11,11 @@ use futures_util::future::join_all;
 use gglib_core::admission::{EngineState, Refusal};
 use gglib_core::config::Transport;
 use gglib_core::model::ModelName;
-use gglib_core::ports::{Lease, Liveness, Residency};
+use gglib_core::ports::{Lease, Liveness};
 use gglib_runtime::admission::Pool;
-use gglib_testkit::engines::{engine_pid, freeze, is_running, only_engine, signal, snapshot, until_snapshot};
+use gglib_testkit::engines::{
+    Enter, engine_pid, freeze, is_running, only_engine, signal, snapshot, until_snapshot,
+};
 use gglib_testkit::{Engines, real};
 use http::Request;
 use rustix::process::Signal;
@@ -54,7 +56,7 @@ async fn load_hit_by(pool: &Pool, hit: impl AsyncFnOnce(u32)) -> String {
     let (refused, pid) = tokio::join!(pool.lease(ModelName::new("gemma3")), hit);
     assert!(!is_running(pid));
     match refused.err() {
-        Some(Refusal::LoadFailed { reason }) => reason,
+        Some(Refusal::LoadFailed { reason }) => reason.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -212,7 +214,7 @@ async fn what_is_no_model_and_a_model_that_is_damaged_are_told_apart() {
         let pool = &pool;
         async move {
             match pool.lease(ModelName::new(name)).await.err() {
-                Some(Refusal::LoadFailed { reason }) => reason,
+                Some(Refusal::LoadFailed { reason }) => reason.to_string(),
                 other => panic!("{other:?}"),
             }
         }

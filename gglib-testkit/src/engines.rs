@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gglib_core::admission::{EngineSnapshot, Settings, Snapshot};
+use gglib_core::admission::{EngineSnapshot, Refusal, Settings, Snapshot};
 use gglib_core::config::Transport;
 use gglib_core::model::{Catalog, ModelName, ModelSpec};
-use gglib_core::ports::Residency;
+use gglib_core::ports::{Lease, Residency};
+use gglib_core::retry::BreakerSettings;
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
 
@@ -48,8 +49,14 @@ impl Engines {
             stop_grace: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
         };
-        let admission =
-            Settings { stall: Duration::from_secs(60), max_wait: Duration::from_secs(120), queue: 256 };
+        let admission = Settings {
+            stall: Duration::from_secs(60),
+            max_wait: Duration::from_secs(120),
+            quantum: Duration::from_secs(1),
+            // A failed load may be tried again at once.
+            breaker: BreakerSettings { open_for: Duration::ZERO, ..BreakerSettings::MODEL_LOAD },
+            ..Settings::default()
+        };
         Self { models: BTreeMap::new(), launch, admission }
     }
 
@@ -62,8 +69,7 @@ impl Engines {
     /// Adds a model.
     #[must_use]
     pub fn model(mut self, name: &str, path: &Path, parallel: u32, args: Vec<String>) -> Self {
-        let spec =
-            ModelSpec { path: path.to_owned(), aliases: Vec::new(), context: Some(2048), parallel, args };
+        let spec = ModelSpec { context: Some(2048), parallel, args, ..ModelSpec::new(path) };
         self.models.insert(ModelName::new(name), spec);
         self
     }
@@ -84,6 +90,19 @@ impl Engines {
     pub fn start(&self) -> Arc<Pool> {
         let launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
         Arc::new(Pool::start(launcher, self.catalog(), self.admission))
+    }
+}
+
+/// Waiting for an engine in one step, for tests that need nothing of what lies between.
+pub trait Enter {
+    /// Enters the queue for `model` when it is first polled, and waits for the end. Dropped, it leaves.
+    fn lease(&self, model: ModelName) -> impl Future<Output = Result<Box<dyn Lease>, Refusal>> + Send;
+}
+
+impl<R: Residency + ?Sized> Enter for R {
+    async fn lease(&self, model: ModelName) -> Result<Box<dyn Lease>, Refusal> {
+        let mut waiting = self.enter(model);
+        waiting.granted().await.map_err(|refused| refused.refusal)
     }
 }
 

@@ -16,11 +16,10 @@ pub(super) fn run(args: &Model, common: &Common) -> Result<Exit, CliError> {
         Model::List { json } => list(*json, common),
         Model::Add { name, path, alias, context, parallel } => {
             let spec = ModelSpec {
-                path: gguf(path)?,
                 aliases: alias.clone(),
                 context: *context,
                 parallel: parallel.unwrap_or(1),
-                args: Vec::new(),
+                ..ModelSpec::new(gguf(path)?)
             };
             let mut file = ConfigFile::open(&settings::path(common)?)?;
             file.set_model(name, &spec);

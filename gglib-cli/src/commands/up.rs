@@ -1,6 +1,6 @@
 //! `gglib up`: from nothing to a first answer, in five steps, each of which may be done already.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use gglib_core::config::Config;
@@ -91,8 +91,7 @@ async fn choose_model(
     config: &Config,
     consent: Consent,
 ) -> Result<(String, Option<ModelSpec>), CliError> {
-    let spec =
-        |path, context| ModelSpec { path, aliases: Vec::new(), context, parallel: 1, args: Vec::new() };
+    let spec = |path: PathBuf, context| ModelSpec { context, ..ModelSpec::new(path) };
     match &args.model {
         Some(name) if config.catalog().resolve(name).is_ok() => Ok((name.clone(), None)),
         Some(file) if Path::new(file).is_file() => {

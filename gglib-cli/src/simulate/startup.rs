@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use gglib_core::admission::{Admission, Command, Event, Generation, LeaseId, Ticket};
+use gglib_core::admission::{Admission, Command, Event, Generation, LeaseId, Profile, Ticket};
 use gglib_core::api::error::ErrorCode;
 use gglib_core::model::ModelName;
 use gglib_core::moment::Moment;
@@ -80,14 +80,18 @@ pub struct Outcome {
 
 /// Simulates clients that retry by `rules`, until each has its answer or has given up.
 pub fn run(rules: &RetryRules, settings: Settings) -> Outcome {
+    let model = ModelName::new("model");
     let mut simulation = Simulation {
         rules,
         settings,
         random: Random::new(settings.seed),
         agenda: Agenda::new(),
-        admission: Admission::new(settings.bounds),
+        admission: Admission::new(
+            settings.bounds,
+            [(model.clone(), Profile { parallel: settings.parallel, ..Profile::default() })].into(),
+        ),
         places: hint::Places::default(),
-        model: ModelName::new("model"),
+        model,
         clients: Vec::new(),
         tickets: Vec::new(),
         tick: None,
@@ -164,8 +168,7 @@ impl Simulation<'_> {
                 self.outcome.calls.push(now.saturating_since(Moment::ORIGIN));
                 let ticket = Ticket(self.tickets.len() as u64);
                 self.tickets.push(client);
-                let (model, parallel) = (self.model.clone(), self.settings.parallel);
-                self.admit(now, Event::Arrive { ticket, model, parallel });
+                self.admit(now, Event::Arrive { ticket, model: self.model.clone() });
             }
             Happening::Refused(client, code, hint) => {
                 let failure =
@@ -187,7 +190,7 @@ impl Simulation<'_> {
                     self.outcome.answered.push(now.saturating_since(Moment::ORIGIN));
                 }
             }
-            Happening::Loaded(generation) => self.admit(now, Event::Loaded { generation }),
+            Happening::Loaded(generation) => self.admit(now, Event::Loaded { generation, footprint: None }),
             Happening::Ended(generation) => self.admit(now, Event::Ended { generation }),
             Happening::Served(lease) => {
                 self.send(now, Happening::Answered(self.client(lease.ticket)));
@@ -226,7 +229,7 @@ impl Simulation<'_> {
                 Command::Grant { lease } => {
                     self.agenda.add(now.saturating_add(self.settings.service), Happening::Served(lease));
                 }
-                Command::Refuse { ticket, refusal } => {
+                Command::Refuse { ticket, refusal, .. } => {
                     let refused = Happening::Refused(self.client(ticket), refusal.code(), self.hint(now));
                     self.send(now, refused);
                 }
@@ -287,7 +290,7 @@ mod tests {
             load: seconds(8),
             service: Duration::from_millis(100),
             parallel: 4,
-            bounds: Bounds { stall: seconds(60), max_wait: seconds(600), queue: 256 },
+            bounds: Bounds { stall: seconds(60), ..Bounds::default() },
             hint: Hint::Place,
             seed: 1,
         }

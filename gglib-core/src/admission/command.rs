@@ -1,5 +1,7 @@
 //! What the machine tells its driver.
 
+use std::time::Duration;
+
 use super::{Generation, LeaseId, Refusal, Ticket};
 use crate::model::ModelName;
 
@@ -31,6 +33,8 @@ pub enum Command {
         ticket: Ticket,
         /// Why.
         refusal: Refusal,
+        /// When it is worth asking again, from live facts; `None` when they do not tell.
+        retry_after: Option<Duration>,
     },
 }
 

@@ -1,54 +1,94 @@
-//! The engine that occupies the slot.
+//! One engine: a launch, from the order to launch it until its memory is back.
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::Generation;
 use super::queue::Ticket;
-use super::snapshot::{EngineSnapshot, EngineState};
+use super::turn::Pressure;
+use super::{Generation, Profile};
+use crate::memory::Memory;
 use crate::model::ModelName;
 use crate::moment::Moment;
+use crate::retry::Permit;
 
-/// What occupies the slot.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Engine {
     pub(super) model: ModelName,
     pub(super) generation: Generation,
-    pub(super) parallel: u32,
+    /// The model's, as the engine was started.
+    pub(super) profile: Profile,
     pub(super) launched: Moment,
-    pub(super) leases: BTreeSet<Ticket>,
     pub(super) stage: Stage,
-    /// The turn serves waiters up to this ticket while another model waits.
-    pub(super) gate: Ticket,
+    pub(super) leases: Vec<Held>,
+    /// Since when nobody uses it, if nobody does.
+    pub(super) idle_since: Moment,
+    /// What the budget is charged with.
+    pub(super) charge: Memory,
+    /// What the launch was planned with.
+    pub(super) estimated: Option<Memory>,
+    pub(super) measured: Option<Memory>,
+    /// Somebody who cannot be resident beside it waits.
+    pub(super) pressure: Option<Pressure>,
+    /// It takes nobody any more and ends when its leases are back, whoever waits.
+    pub(super) retiring: bool,
+    /// Of the model's breaker, while it loads.
+    pub(super) permit: Option<Permit>,
+    /// The load before this one has died of memory.
+    pub(super) second_try: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Loading,
-    Resident,
-    Stopping,
+    Resident { since: Moment },
+    Stopping { since: Moment },
+}
+
+/// One lease, and since when it is out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) ticket: Ticket,
+    pub(super) since: Moment,
 }
 
 impl Engine {
-    pub(super) fn has_room(&self) -> bool {
-        self.leases.len() < self.parallel as usize
+    pub(super) fn parallel(&self) -> u32 {
+        self.profile.parallel.max(1)
     }
 
-    pub(super) fn snapshot(&self, turn_is_over: bool, now: Moment) -> EngineSnapshot {
-        let state = match self.stage {
-            Stage::Loading => EngineState::Loading,
-            Stage::Resident if turn_is_over => EngineState::Draining,
-            Stage::Resident => EngineState::Resident,
-            Stage::Stopping => EngineState::Stopping,
-        };
-        EngineSnapshot {
-            model: self.model.clone(),
-            generation: self.generation,
-            state,
-            in_flight: self.leases.len(),
-            parallel: self.parallel,
-            uptime: now.saturating_since(self.launched),
-            pid: None,
-            address: None,
+    pub(super) fn has_room(&self) -> bool {
+        self.leases.len() < self.parallel() as usize
+    }
+
+    pub(super) fn is_loading(&self) -> bool {
+        self.stage == Stage::Loading
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self.stage, Stage::Stopping { .. })
+    }
+
+    /// Ready and unused. (What may be granted has been, so nobody waits for it who may have it.)
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Resident { .. }) && self.leases.is_empty()
+    }
+
+    /// Whether it stays if nobody makes it go.
+    pub(super) fn stays(&self) -> bool {
+        !self.retiring && !self.is_stopping()
+    }
+
+    /// Whether nobody makes it go.
+    pub(super) fn stays_pinned(&self) -> bool {
+        self.stays() && self.profile.pinned
+    }
+
+    /// Takes a lease back and says for how long it was out.
+    pub(super) fn take_back(&mut self, ticket: Ticket, now: Moment) -> Option<Duration> {
+        let index = self.leases.iter().position(|held| held.ticket == ticket)?;
+        let held = self.leases.swap_remove(index);
+        if self.leases.is_empty() {
+            self.idle_since = now;
         }
+        Some(now.saturating_since(held.since))
     }
 }

@@ -1,19 +1,21 @@
 //! What the machine is told.
 
-use super::{Generation, LeaseId, Ticket};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Generation, LeaseId, Profile, Settings, Ticket};
+use crate::memory::Memory;
 use crate::model::ModelName;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request wants the model; its engine serves `parallel` requests at once (at least 1).
+    /// A request wants the model.
     Arrive {
         /// The request's place; tickets rise in the order of arrival.
         ticket: Ticket,
         /// What it wants.
         model: ModelName,
-        /// What the model's engine is, or would be, started with.
-        parallel: u32,
     },
     /// A waiting request's client has gone. Unknown tickets are ignored.
     Leave {
@@ -29,26 +31,51 @@ pub enum Event {
     Loaded {
         /// The launch.
         generation: Generation,
+        /// What it takes, if that could be measured.
+        footprint: Option<Memory>,
     },
-    /// A launch failed; its process is gone.
+    /// A launch failed; its process is gone and its memory is back.
     LoadFailed {
         /// The launch.
         generation: Generation,
-        /// What happened, with the engine's last words.
-        reason: String,
+        /// Why.
+        failure: LoadFailure,
     },
     /// The engine was found dead or unresponsive: it must go, leases or not.
     Condemn {
         /// The launch.
         generation: Generation,
     },
-    /// The engine's process is gone, asked to or by itself.
+    /// The engine's process is gone, asked to or by itself, and its memory is back.
     Ended {
         /// The launch.
         generation: Generation,
+    },
+    /// Load the models that want it, as far as there is room: told once, at the start.
+    Preload,
+    /// Stop the model's engine as soon as its leases are back, although nobody else needs the room.
+    Unload {
+        /// The model.
+        model: ModelName,
+    },
+    /// The configuration has changed. Models that it leaves as they were keep their engines.
+    Configure {
+        /// The new bounds.
+        settings: Settings,
+        /// Every model that is configured now.
+        profiles: BTreeMap<ModelName, Profile>,
     },
     /// gglib shuts down: nobody is admitted any more.
     Drain,
     /// A deadline may have passed.
     Tick,
+}
+
+/// Why a launch did not become ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadFailure {
+    /// What happened, with the engine's last words; shared by all who are told.
+    pub reason: Arc<str>,
+    /// It died of memory, so that it may succeed with more of it.
+    pub out_of_memory: bool,
 }

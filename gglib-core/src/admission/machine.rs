@@ -1,37 +1,42 @@
-//! The state machine itself.
+//! The state machine itself: what each event changes, and in which order its consequences follow.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::command::{Command, Urgency};
-use super::engine::{Engine, Stage};
+use super::engine::{Engine, Held, Stage};
 use super::event::Event;
-use super::queue::{Queue, Ticket, Waiter};
-use super::snapshot::{QueueSnapshot, Snapshot, Totals};
-use super::{Generation, LeaseId, Refusal, Settings};
+use super::model::Model;
+use super::queue::{Ticket, Waiter};
+use super::snapshot::Totals;
+use super::{Generation, LeaseId, Profile, Refusal, Settings};
 use crate::model::ModelName;
 use crate::moment::Moment;
+use crate::retry::Outcome;
 
-/// The queue and the one engine slot.
-#[derive(Clone, Debug)]
+/// The queues and the engine slots.
+#[derive(Debug)]
 pub struct Admission {
-    settings: Settings,
-    queue: Queue,
-    slot: Option<Engine>,
-    draining: bool,
-    /// When the queue last moved: the start of every waiter's stall clock that began before it.
-    moved: Moment,
-    last_ticket: Ticket,
-    launches: u64,
-    totals: Totals,
+    pub(super) settings: Settings,
+    pub(super) models: BTreeMap<ModelName, Model>,
+    /// Every engine whose memory is not back yet; few.
+    pub(super) engines: Vec<Engine>,
+    pub(super) draining: bool,
+    /// When any queue last moved.
+    pub(super) moved: Moment,
+    pub(super) last_ticket: Ticket,
+    pub(super) launches: u64,
+    pub(super) totals: Totals,
 }
 
 impl Admission {
-    /// An empty machine.
-    pub fn new(settings: Settings) -> Self {
+    /// A machine without engines and waiters, for the models of `profiles`.
+    pub fn new(settings: Settings, profiles: BTreeMap<ModelName, Profile>) -> Self {
+        let model = |(name, profile)| (name, Model::new(profile, settings.breaker));
         Self {
             settings,
-            queue: Queue::default(),
-            slot: None,
+            models: profiles.into_iter().map(model).collect(),
+            engines: Vec::new(),
             draining: false,
             moved: Moment::ORIGIN,
             last_ticket: Ticket(0),
@@ -43,230 +48,161 @@ impl Admission {
     /// Takes one event and appends what has to be done to `out`.
     pub fn handle(&mut self, event: Event, now: Moment, out: &mut Vec<Command>) {
         match event {
-            Event::Arrive { ticket, model, parallel } => self.arrive(ticket, model, parallel, now, out),
-            Event::Leave { ticket } => {
-                self.queue.remove(ticket);
-            }
-            Event::Release { lease } => {
-                if let Some(engine) = self.engine(lease.generation) {
-                    engine.leases.remove(&lease.ticket);
-                }
-            }
-            Event::Loaded { generation } => self.loaded(generation, now),
-            Event::LoadFailed { generation, reason } => self.load_failed(generation, &reason, now, out),
-            Event::Condemn { generation } => {
-                if self.engine(generation).is_some() {
-                    self.stop(Urgency::Immediate, now, out);
-                }
-            }
+            Event::Arrive { ticket, model } => self.arrive(ticket, &model, now, out),
+            Event::Leave { ticket } => self.leave(ticket),
+            Event::Release { lease } => self.release(lease, now),
+            Event::Loaded { generation, footprint } => self.loaded(generation, footprint, now),
+            Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
+            Event::Condemn { generation } => self.stop(generation, Urgency::Immediate, now, out),
             Event::Ended { generation } => self.ended(generation, now, out),
-            Event::Drain => {
-                self.draining = true;
-                let waiters = self.queue.drain_where(|_| true);
-                refuse(waiters, &Refusal::Draining, out);
-            }
+            Event::Preload => self.preload(),
+            Event::Unload { model } => self.unload(&model),
+            Event::Configure { settings, profiles } => self.configure(settings, profiles, out),
+            Event::Drain => self.drain(out),
             Event::Tick => {}
         }
         self.expire(now, out);
         self.advance(now, out);
     }
 
-    /// The next moment at which `Tick` is due, if nothing else happens before.
-    pub fn next_deadline(&self) -> Option<Moment> {
-        self.queue.iter().map(|waiter| self.deadline(waiter).0).min()
-    }
-
-    /// Whether the slot is empty and nobody waits: after `Drain`, everything is over.
+    /// Whether no engine is left and nobody waits: after `Drain`, everything is over.
     pub fn is_idle(&self) -> bool {
-        self.slot.is_none() && self.queue.oldest().is_none()
+        self.engines.is_empty() && self.models.values().all(|model| model.queue.is_empty())
     }
 
-    /// How it stands at `now`.
-    pub fn snapshot(&self, now: Moment) -> Snapshot {
-        let mut queue: Vec<QueueSnapshot> = Vec::new();
-        for waiter in self.queue.iter() {
-            if let Some(entry) = queue.iter_mut().find(|entry| entry.model == waiter.model) {
-                entry.waiting += 1;
-            } else {
-                let oldest_wait = now.saturating_since(waiter.since);
-                queue.push(QueueSnapshot { model: waiter.model.clone(), waiting: 1, oldest_wait });
-            }
-        }
-        let engines =
-            self.slot.iter().map(|engine| engine.snapshot(self.turn_is_over(engine), now)).collect();
-        Snapshot { engines, queue, totals: self.totals }
-    }
-
-    fn arrive(
-        &mut self,
-        ticket: Ticket,
-        model: ModelName,
-        parallel: u32,
-        now: Moment,
-        out: &mut Vec<Command>,
-    ) {
+    fn arrive(&mut self, ticket: Ticket, name: &ModelName, now: Moment, out: &mut Vec<Command>) {
         self.last_ticket = self.last_ticket.max(ticket);
+        if let Some((refusal, retry_after)) = self.turn_away(name, now) {
+            out.push(Command::Refuse { ticket, refusal, retry_after });
+        } else if let Some(model) = self.models.get_mut(name) {
+            if model.queue.is_empty() {
+                // Nobody is left of those who have waited for a first try.
+                model.second_try = false;
+            }
+            model.queue.push(Waiter { ticket, since: now });
+        }
+    }
+
+    /// Whether a newcomer is refused at once, and when it may come again.
+    fn turn_away(&self, name: &ModelName, now: Moment) -> Option<(Refusal, Option<Duration>)> {
+        if self.draining {
+            return Some((Refusal::Draining, None));
+        }
+        let Some(model) = self.models.get(name) else { return Some((Refusal::NotConfigured, None)) };
         let limit = self.settings.queue;
-        let refusal = if self.draining {
-            Some(Refusal::Draining)
-        } else if self.queue.waiting_for(&model) >= limit {
-            Some(Refusal::QueueFull { limit })
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            out.push(Command::Refuse { ticket, refusal });
-            return;
+        if model.queue.len() >= limit {
+            return Some((Refusal::QueueFull { limit }, self.estimate(name, 0, now)));
         }
-        // An engine keeps the parallelism it was started with; the first waiter decides for a new one.
-        self.queue.push(Waiter { ticket, model, parallel: parallel.max(1), since: now });
+        // Whoever comes during the probe waits for its outcome.
+        let retry_at = model.breaker.retry_at(now).filter(|_| self.engine_of(name).is_none())?;
+        Some((model.breaker_open(), Some(retry_at.saturating_since(now))))
     }
 
-    fn loaded(&mut self, generation: Generation, now: Moment) {
-        let gate = self.last_ticket;
-        let Some(engine) = self.engine(generation).filter(|engine| engine.stage == Stage::Loading) else {
-            return;
-        };
-        engine.stage = Stage::Resident;
-        engine.gate = gate;
-        self.totals.loads += 1;
-        self.moved = now;
-    }
-
-    fn load_failed(&mut self, generation: Generation, reason: &str, now: Moment, out: &mut Vec<Command>) {
-        let Some(engine) = self.slot.take_if(|engine| engine.generation == generation) else {
-            return;
-        };
-        self.moved = now;
-        // A load that was cancelled is not the model's fault, and who came for it since then still waits.
-        if engine.stage == Stage::Loading {
-            self.totals.failed_loads += 1;
-            let waiters = self.queue.drain_where(|waiter| waiter.model == engine.model);
-            refuse(waiters, &Refusal::LoadFailed { reason: reason.to_owned() }, out);
-        }
-    }
-
-    fn ended(&mut self, generation: Generation, now: Moment, out: &mut Vec<Command>) {
-        match self.engine(generation).map(|engine| engine.stage) {
-            None => {}
-            Some(Stage::Loading) => self.load_failed(generation, "the engine ended while loading", now, out),
-            Some(stage) => {
-                self.slot = None;
-                self.moved = now;
-                self.totals.crashes += u64::from(stage == Stage::Resident);
+    fn leave(&mut self, ticket: Ticket) {
+        for model in self.models.values_mut() {
+            if model.queue.remove(ticket).is_some() {
+                return;
             }
         }
     }
 
-    /// Refuses every waiter whose time is over.
-    fn expire(&mut self, now: Moment, out: &mut Vec<Command>) {
-        let mut waiters = std::mem::take(&mut self.queue);
-        for waiter in waiters.drain_where(|waiter| self.deadline(waiter).0 <= now) {
-            let refusal = self.deadline(&waiter).1;
-            out.push(Command::Refuse { ticket: waiter.ticket, refusal });
+    fn release(&mut self, lease: LeaseId, now: Moment) {
+        let Some(engine) = self.engines.iter_mut().find(|engine| engine.generation == lease.generation)
+        else {
+            return;
+        };
+        if let Some(service) = engine.take_back(lease.ticket, now)
+            && let Some(model) = self.models.get_mut(&engine.model)
+        {
+            model.measured.service.add(service);
         }
-        self.queue = waiters;
     }
 
-    /// When a waiter's time is over, and what it is told then.
-    fn deadline(&self, waiter: &Waiter) -> (Moment, Refusal) {
-        let Settings { stall, max_wait, .. } = self.settings;
-        let too_long = (waiter.since.saturating_add(max_wait), Refusal::WaitedTooLong { after: max_wait });
-        if self.slot.as_ref().is_some_and(|engine| engine.stage == Stage::Loading) {
-            return too_long;
+    fn drain(&mut self, out: &mut Vec<Command>) {
+        self.draining = true;
+        for model in self.models.values_mut() {
+            model.refuse_all(&Refusal::Draining, None, out);
         }
-        let stalled = (waiter.since.max(self.moved).saturating_add(stall), Refusal::Stalled { after: stall });
-        if stalled.0 < too_long.0 { stalled } else { too_long }
     }
 
     /// Does whatever has become possible.
     fn advance(&mut self, now: Moment, out: &mut Vec<Command>) {
-        match self.slot.as_ref().map(|engine| engine.stage) {
-            None => self.launch_next(now, out),
-            Some(Stage::Loading) => self.reconsider_load(now, out),
-            Some(Stage::Resident) => self.serve(now, out),
-            Some(Stage::Stopping) => {}
+        if self.draining {
+            for engine in &mut self.engines {
+                engine.retiring = true;
+            }
+        }
+        self.serve(now, out);
+        self.retire(now, out);
+        if self.make_room(now, out) {
+            self.serve(now, out);
         }
     }
 
-    fn launch_next(&mut self, now: Moment, out: &mut Vec<Command>) {
-        let Some(oldest) = self.queue.oldest() else {
-            return;
-        };
-        self.launches += 1;
-        let generation = Generation(self.launches);
-        let model = oldest.model.clone();
-        out.push(Command::Launch { generation, model: model.clone() });
-        self.slot = Some(Engine {
-            model,
-            generation,
-            parallel: oldest.parallel,
-            launched: now,
-            leases: BTreeSet::new(),
-            stage: Stage::Loading,
-            gate: self.last_ticket,
-        });
-    }
-
-    /// A load that nobody waits for is given up when another model is waited for, or at shutdown.
-    fn reconsider_load(&mut self, now: Moment, out: &mut Vec<Command>) {
-        let Some(engine) = &self.slot else { return };
-        let wanted = self.queue.waiting_for(&engine.model) > 0;
-        if !wanted && (self.draining || self.queue.has_rival(&engine.model)) {
-            self.stop(Urgency::Immediate, now, out);
-        }
-    }
-
-    /// Stops the engine, once. The end of a load lets the stall clocks run again, from here.
-    fn stop(&mut self, urgency: Urgency, now: Moment, out: &mut Vec<Command>) {
-        let Some(engine) = self.slot.as_mut().filter(|engine| engine.stage != Stage::Stopping) else {
-            return;
-        };
-        if engine.stage == Stage::Loading {
-            self.moved = now;
-        }
-        engine.stage = Stage::Stopping;
-        out.push(Command::Stop { generation: engine.generation, urgency });
-    }
-
-    /// Grants what the turn allows; stops the engine when its turn is over and its last lease is back.
+    /// Grants what the turns allow.
     fn serve(&mut self, now: Moment, out: &mut Vec<Command>) {
-        let Some(engine) = &mut self.slot else { return };
-        if !self.queue.has_rival(&engine.model) {
-            engine.gate = self.last_ticket;
+        for engine in &mut self.engines {
+            let Some(model) = self.models.get_mut(&engine.model) else { continue };
+            while engine.has_room()
+                && let Some(Waiter { ticket, .. }) = model.queue.oldest()
+                && engine.serves(ticket, now)
+            {
+                model.queue.pop();
+                model.moved = now;
+                self.moved = now;
+                engine.leases.push(Held { ticket, since: now });
+                out.push(Command::Grant { lease: LeaseId { generation: engine.generation, ticket } });
+            }
         }
-        while engine.has_room() {
-            let Some(waiter) = self.queue.take(&engine.model, engine.gate) else {
-                break;
+    }
+
+    /// Stops who has to go, or has not been used for its `ttl`.
+    fn retire(&mut self, now: Moment, out: &mut Vec<Command>) {
+        for index in 0..self.engines.len() {
+            let engine = &self.engines[index];
+            let outlived = engine.outlives().is_some_and(|end| end <= now);
+            let urgency = match engine.stage {
+                Stage::Loading if engine.retiring => Urgency::Immediate,
+                Stage::Resident { .. } if engine.is_idle() && (engine.retiring || outlived) => {
+                    Urgency::Graceful
+                }
+                _ => continue,
             };
-            engine.leases.insert(waiter.ticket);
+            self.stop(engine.generation, urgency, now, out);
+        }
+    }
+
+    /// Stops the engine, once. What is left of its model's queue lines up behind the others, unless it was only to be
+    /// launched anew.
+    pub(super) fn stop(
+        &mut self,
+        generation: Generation,
+        urgency: Urgency,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) {
+        let running = |engine: &&mut Engine| engine.generation == generation && !engine.is_stopping();
+        let Some(engine) = self.engines.iter_mut().find(running) else { return };
+        let model = self.models.get_mut(&engine.model);
+        if engine.is_loading() {
+            // The end of a load lets the stall clocks run again, from here.
             self.moved = now;
-            out.push(Command::Grant {
-                lease: LeaseId { generation: engine.generation, ticket: waiter.ticket },
-            });
+            self.totals.cancelled_loads += 1;
         }
-        let idle_and_over =
-            self.slot.as_ref().is_some_and(|engine| engine.leases.is_empty() && self.turn_is_over(engine));
-        if idle_and_over {
-            self.stop(Urgency::Graceful, now, out);
-            self.totals.swaps += u64::from(!self.draining);
+        engine.stage = Stage::Stopping { since: now };
+        if let Some(model) = model {
+            if !engine.retiring {
+                model.behind = self.last_ticket;
+            }
+            if let Some(permit) = engine.permit.take() {
+                model.breaker.settle(permit, Outcome::Neutral, now);
+            }
         }
+        out.push(Command::Stop { generation, urgency });
     }
 
-    /// Whether nobody may use `engine` any more: at shutdown, or when another model waits and the turn's own
-    /// waiters have all been served.
-    fn turn_is_over(&self, engine: &Engine) -> bool {
-        let in_turn = |waiter: &Waiter| waiter.model == engine.model && waiter.ticket <= engine.gate;
-        self.draining || (self.queue.has_rival(&engine.model) && !self.queue.iter().any(in_turn))
+    /// The engine of the model, whatever its state; there is at most one.
+    pub(super) fn engine_of(&self, name: &ModelName) -> Option<&Engine> {
+        self.engines.iter().find(|engine| engine.model == *name)
     }
-
-    fn engine(&mut self, generation: Generation) -> Option<&mut Engine> {
-        self.slot.as_mut().filter(|engine| engine.generation == generation)
-    }
-}
-
-fn refuse(waiters: Vec<Waiter>, refusal: &Refusal, out: &mut Vec<Command>) {
-    out.extend(
-        waiters.into_iter().map(|Waiter { ticket, .. }| Command::Refuse { ticket, refusal: refusal.clone() }),
-    );
 }

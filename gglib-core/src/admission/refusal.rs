@@ -1,10 +1,13 @@
 //! Why a request was not admitted.
 
+use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::api::error::ErrorCode;
+use crate::memory::Memory;
 
 /// The honest end of a wait that did not lead to a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -19,8 +22,34 @@ pub enum Refusal {
     #[error("the model could not be loaded: {reason}")]
     LoadFailed {
         /// What happened, with the engine's last words.
-        reason: String,
+        reason: Arc<str>,
     },
+    /// Recent loads of the model failed; the next one is tried when the pause is over.
+    #[error("the model could not be loaded ({failures} in a row failed), and the next load waits: {reason}")]
+    BreakerOpen {
+        /// Failed loads in a row.
+        failures: u32,
+        /// Why the last one failed, with the engine's last words.
+        reason: Arc<str>,
+    },
+    /// The model does not fit: by the numbers, or its load has died of memory twice.
+    #[error("{}", insufficient(*needed, *budget, reason.as_deref()))]
+    InsufficientMemory {
+        /// What its engine takes by estimate or measurement, if that is known.
+        needed: Option<Memory>,
+        /// What all engines together may take.
+        budget: Memory,
+        /// The last load's end, if it was tried.
+        reason: Option<Arc<str>>,
+    },
+    /// Pinned models take all the room.
+    #[error(
+        "pinned models leave no room for this one; raise memory.max_resident or memory.budget, or unpin one"
+    )]
+    PinnedOut,
+    /// The model is not, or no longer, configured.
+    #[error("the model is not configured")]
+    NotConfigured,
     /// The queue did not move for too long.
     #[error("the queue did not move for {} s", after.as_secs())]
     Stalled {
@@ -51,9 +80,60 @@ impl Refusal {
         match self {
             Self::QueueFull { .. } => ErrorCode::QueueFull,
             Self::LoadFailed { .. } => ErrorCode::ModelLoadFailed,
+            Self::BreakerOpen { .. } => ErrorCode::BreakerOpen,
+            Self::InsufficientMemory { .. } | Self::PinnedOut => ErrorCode::InsufficientMemory,
+            Self::NotConfigured => ErrorCode::ModelNotFound,
             Self::Stalled { .. } => ErrorCode::WaitStalled,
             Self::WaitedTooLong { .. } => ErrorCode::WaitTooLong,
             Self::Draining => ErrorCode::Draining,
         }
+    }
+}
+
+fn insufficient(needed: Option<Memory>, budget: Memory, reason: Option<&str>) -> String {
+    let mut text = needed.map_or_else(
+        || "the model does not fit into memory".to_owned(),
+        |needed| format!("the model takes {}", amount(needed)),
+    );
+    if budget != Memory::UNBOUNDED {
+        let _ = write!(text, "; all engines together may take {} (memory.budget)", amount(budget));
+    }
+    if let Some(reason) = reason {
+        let _ =
+            write!(text, "; two loads ran out of memory, the second one after room had been made: {reason}");
+    }
+    text
+}
+
+fn amount(memory: Memory) -> String {
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    match memory {
+        Memory { ram, vram: 0 } => format!("{} MiB of memory", mebibytes(ram)),
+        Memory { ram: 0, vram } => format!("{} MiB of GPU memory", mebibytes(vram)),
+        Memory { ram, vram } => {
+            format!("{} MiB of memory and {} MiB of GPU memory", mebibytes(ram), mebibytes(vram))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_in_numbers() {
+        let gib = |ram: u64, vram: u64| Memory { ram: ram << 30, vram: vram << 30 };
+        let refusal = |needed, budget, reason: Option<&str>| {
+            Refusal::InsufficientMemory { needed, budget, reason: reason.map(Into::into) }.to_string()
+        };
+        assert_eq!(
+            refusal(Some(gib(9, 0)), gib(8, 0), None),
+            "the model takes 9216 MiB of memory; all engines together may take 8192 MiB of memory (memory.budget)"
+        );
+        assert_eq!(
+            refusal(Some(gib(1, 2)), Memory::UNBOUNDED, Some("killed")),
+            "the model takes 1024 MiB of memory and 2048 MiB of GPU memory; two loads ran out of memory, the \
+             second one after room had been made: killed"
+        );
     }
 }

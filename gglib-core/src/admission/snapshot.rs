@@ -1,17 +1,25 @@
 //! What the machine looks like from outside, for status and metrics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Generation;
+use super::engine::{Engine, Stage};
+use super::machine::Admission;
+use crate::memory::Memory;
 use crate::model::ModelName;
+use crate::moment::Moment;
+use crate::retry::BreakerState;
 
 /// Engines, queues and totals at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The engines that exist.
+    /// The engines that exist, the oldest launch first.
     pub engines: Vec<EngineSnapshot>,
     /// The models that somebody waits for, the longest wait first.
     pub queue: Vec<QueueSnapshot>,
+    /// The models whose last load has failed, by name.
+    pub breakers: Vec<BreakerSnapshot>,
     /// Counted since the start.
     pub totals: Totals,
 }
@@ -31,6 +39,12 @@ pub struct EngineSnapshot {
     pub parallel: u32,
     /// Time since the launch.
     pub uptime: Duration,
+    /// What it was estimated to take when it was launched, if anything was known.
+    pub estimated: Option<Memory>,
+    /// What it took when it was ready, if that could be measured.
+    pub measured: Option<Memory>,
+    /// It is not stopped for others.
+    pub pinned: bool,
     /// The process, once there is one; filled in by the driver.
     pub pid: Option<u32>,
     /// Where it listens; filled in by the driver.
@@ -71,6 +85,23 @@ pub struct QueueSnapshot {
     pub waiting: usize,
     /// The longest wait so far.
     pub oldest_wait: Duration,
+    /// How long whoever comes now will wait, as far as can be told.
+    pub estimate: Option<Duration>,
+}
+
+/// A model that could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerSnapshot {
+    /// The model.
+    pub model: ModelName,
+    /// Open: no load is tried. Half open: a single load is tried, or will be with the next request.
+    pub state: BreakerState,
+    /// Until the next load may be tried; `None` if it may be now.
+    pub retry_in: Option<Duration>,
+    /// Failed loads in a row.
+    pub failures: u32,
+    /// Why the last one failed, with the engine's last words.
+    pub reason: Arc<str>,
 }
 
 /// Counters since the start.
@@ -80,8 +111,84 @@ pub struct Totals {
     pub loads: u64,
     /// Launches that did not.
     pub failed_loads: u64,
-    /// Engines stopped so that another model could have its turn.
+    /// Launches that were given up before they were ready.
+    pub cancelled_loads: u64,
+    /// Launches for which another model had to make room.
     pub swaps: u64,
+    /// Engines stopped to make room.
+    pub evictions: u64,
     /// Engines that ended by themselves while resident.
     pub crashes: u64,
+    /// Waits that were ended by one of their bounds.
+    pub expired: u64,
+}
+
+impl Admission {
+    /// How it stands at `now`.
+    pub fn snapshot(&self, now: Moment) -> Snapshot {
+        let mut engines: Vec<_> = self.engines.iter().map(|engine| engine.snapshot(now)).collect();
+        engines.sort_unstable_by_key(|engine| engine.generation);
+        Snapshot { engines, queue: self.queues(now), breakers: self.breakers(now), totals: self.totals }
+    }
+
+    fn queues(&self, now: Moment) -> Vec<QueueSnapshot> {
+        let mut waiting: Vec<_> = self
+            .models
+            .iter()
+            .filter_map(|(name, model)| Some((model.queue.oldest()?, name, model.queue.len())))
+            .collect();
+        waiting.sort_unstable_by_key(|(oldest, ..)| oldest.ticket);
+        waiting
+            .into_iter()
+            .map(|(oldest, name, waiting)| QueueSnapshot {
+                model: name.clone(),
+                waiting,
+                oldest_wait: now.saturating_since(oldest.since),
+                estimate: self.estimate(name, waiting, now),
+            })
+            .collect()
+    }
+
+    fn breakers(&self, now: Moment) -> Vec<BreakerSnapshot> {
+        let failed =
+            self.models.iter().filter_map(|(name, model)| Some((name, model, model.reason.clone()?)));
+        failed
+            .map(|(name, model, reason)| {
+                let loading = self.engine_of(name).is_some();
+                let retry_at = model.breaker.retry_at(now).filter(|_| !loading);
+                let state = if retry_at.is_some() { BreakerState::Open } else { BreakerState::HalfOpen };
+                BreakerSnapshot {
+                    model: name.clone(),
+                    state,
+                    retry_in: retry_at.map(|at| at.saturating_since(now)),
+                    failures: model.failures,
+                    reason,
+                }
+            })
+            .collect()
+    }
+}
+
+impl Engine {
+    fn snapshot(&self, now: Moment) -> EngineSnapshot {
+        let state = match self.stage {
+            Stage::Loading => EngineState::Loading,
+            Stage::Resident { .. } if self.stands_aside(now) => EngineState::Draining,
+            Stage::Resident { .. } => EngineState::Resident,
+            Stage::Stopping { .. } => EngineState::Stopping,
+        };
+        EngineSnapshot {
+            model: self.model.clone(),
+            generation: self.generation,
+            state,
+            in_flight: self.leases.len(),
+            parallel: self.parallel(),
+            uptime: now.saturating_since(self.launched),
+            estimated: self.estimated,
+            measured: self.measured,
+            pinned: self.profile.pinned,
+            pid: None,
+            address: None,
+        }
+    }
 }

@@ -161,6 +161,19 @@ pub const KEYS: &[Key] = &[
         "Waiting requests per model; one more is answered with 429 at once.",
     ),
     key(
+        "admission.quantum",
+        Kind::Duration,
+        "\"20s\"",
+        "While another model waits for its room, a resident model serves newcomers for this long (longer if switching is slow), and then stands aside.",
+    ),
+    key(
+        "memory.budget",
+        Kind::Text,
+        "\"auto\"",
+        "What all engines together may take: `auto`, or a size of main memory such as `12GiB`.",
+    ),
+    key("memory.max_resident", Kind::Integer, "1", "Engines at once, as far as the budget allows."),
+    key(
         "timeouts.connect",
         Kind::Duration,
         "\"2s\"",
@@ -259,6 +272,25 @@ pub const KEYS: &[Key] = &[
         "Requests that the engine serves at once; further ones wait in our queue.",
     ),
     key("models.*.args", Kind::List, "[]", "Passed to `llama-server` as they are."),
+    key(
+        "models.*.ttl",
+        Kind::Duration,
+        "",
+        "An engine that nobody has used for this long is stopped. Without it, only when its room is needed.",
+    ),
+    key(
+        "models.*.pin",
+        Kind::Bool,
+        "false",
+        "Once resident, the model stays: its engine is not stopped for another model.",
+    ),
+    key(
+        "models.*.preload",
+        Kind::Bool,
+        "false",
+        "The model is loaded at the start, if there is room, without waiting for a request.",
+    ),
+    key("models.*.group", Kind::Text, "", "Models of the same group are never resident together."),
     key(
         "models.*.retry.preset",
         Kind::Text,

@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
 use super::value::ABOVE_ZERO;
-use super::{Admission, Config, Engine, Recovery, Server, Timeouts, Transport, retry, value};
+use super::{Admission, Budget, Config, Engine, Memory, Recovery, Server, Timeouts, Transport, retry, value};
 use crate::model::{ModelName, ModelSpec};
 
 pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<ConfigError>) -> Config {
@@ -41,6 +41,14 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
             stall: read.duration("admission.stall"),
             max_wait: read.duration("admission.max_wait"),
             queue: read.positive("admission.queue") as usize,
+            quantum: read.duration("admission.quantum"),
+        },
+        memory: Memory {
+            budget: read.parsed("memory.budget", "\"auto\" or a size such as \"12GiB\"", |text| match text {
+                "auto" => Some(Budget::Auto),
+                size => value::size(size).filter(|bytes| *bytes > 0).map(Budget::Bytes),
+            }),
+            max_resident: read.positive("memory.max_resident") as usize,
         },
         timeouts: Timeouts {
             connect: read.duration("timeouts.connect"),
@@ -150,6 +158,7 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
         let text = |key: &str| values.get(&at(key)).and_then(|given| given.value.as_str());
         let list = |key: &str| strings(values.get(&at(key)));
         let number = |key: &str| values.get(&at(key)).and_then(|given| given.value.as_integer());
+        let flag = |key: &str| values.get(&at(key)).and_then(|given| given.value.as_bool()).unwrap_or(false);
         let Some(path) = text("path").filter(|path| !path.is_empty()) else {
             read.errors.push(ConfigError::MissingPath { model: name });
             continue;
@@ -160,7 +169,15 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
             context: number("context").and_then(|tokens| u32::try_from(tokens).ok()),
             parallel: number("parallel").and_then(|slots| u32::try_from(slots).ok()).unwrap_or(1),
             args: list("args"),
+            ttl: text("ttl").and_then(value::duration),
+            pin: flag("pin"),
+            preload: flag("preload"),
+            group: text("group").map(str::to_owned).filter(|group| !group.is_empty()),
         };
+        if text("ttl").is_some() && spec.ttl.is_none_or(|ttl| ttl.is_zero()) {
+            let given = &values[&at("ttl")];
+            read.reject(&at("ttl").join("."), given, "a duration above zero such as \"15m\"");
+        }
         for key in ["context", "parallel"] {
             if number(key) == Some(0) {
                 let given = &values[&at(key)];
@@ -288,7 +305,11 @@ mod tests {
             aliases = [\"small\"]
             context = 4096
             parallel = 2
-            args = [\"--flash-attn\", \"on\"]";
+            args = [\"--flash-attn\", \"on\"]
+            ttl = \"15m\"
+            pin = true
+            preload = true
+            group = \"large\"";
         let config = from(text, &[("HOME", "/home/a")], &[]).unwrap();
         assert_eq!(config.models["qwen3.5"].path, Path::new("/etc/gglib/q.gguf"));
         assert_eq!(
@@ -299,6 +320,10 @@ mod tests {
                 context: Some(4096),
                 parallel: 2,
                 args: vec!["--flash-attn".to_owned(), "on".to_owned()],
+                ttl: Some(Duration::from_secs(900)),
+                pin: true,
+                preload: true,
+                group: Some("large".to_owned()),
             }
         );
     }

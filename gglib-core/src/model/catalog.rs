@@ -80,11 +80,8 @@ mod tests {
 
     fn catalog(models: &[(&str, &[&str])]) -> Catalog {
         let spec = |aliases: &[&str]| ModelSpec {
-            path: "m.gguf".into(),
             aliases: aliases.iter().map(ToString::to_string).collect(),
-            context: None,
-            parallel: 1,
-            args: Vec::new(),
+            ..ModelSpec::new("m.gguf")
         };
         Catalog::new(models.iter().map(|(name, aliases)| (ModelName::new(*name), spec(aliases))).collect())
     }

@@ -1,6 +1,7 @@
 //! What an engine of one model is started with.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One configured model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,4 +16,29 @@ pub struct ModelSpec {
     pub parallel: u32,
     /// Passed to `llama-server` as they are, after our own arguments.
     pub args: Vec<String>,
+    /// An idle engine is stopped after this long; `None` leaves it until its room is needed.
+    pub ttl: Option<Duration>,
+    /// Once resident, it is never stopped for another model.
+    pub pin: bool,
+    /// It is loaded at the start, if there is room.
+    pub preload: bool,
+    /// Models of the same group are never resident together.
+    pub group: Option<String>,
+}
+
+impl ModelSpec {
+    /// A model of this file, with the default of everything else.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            aliases: Vec::new(),
+            context: None,
+            parallel: 1,
+            args: Vec::new(),
+            ttl: None,
+            pin: false,
+            preload: false,
+            group: None,
+        }
+    }
 }

@@ -36,6 +36,7 @@ const SPENT: &[ErrorCode] = &[
     ErrorCode::UpstreamDied,
     ErrorCode::UpstreamIncomplete,
     ErrorCode::ModelLoadFailed,
+    ErrorCode::InsufficientMemory,
     ErrorCode::TimeoutConnect,
     ErrorCode::TimeoutResponseHeaders,
     ErrorCode::TimeoutFirstContent,

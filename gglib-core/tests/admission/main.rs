@@ -1,11 +1,13 @@
 //! The admission queue: its rules one by one, and its invariants over random sequences of events.
 
-use std::time::Duration;
-
-use gglib_core::admission::Settings;
-
+mod desk;
+mod failures;
+mod fairness;
+mod launches;
+mod leavers;
+mod outlook;
 mod random;
-mod rules;
-
-const SETTINGS: Settings =
-    Settings { stall: Duration::from_secs(180), max_wait: Duration::from_secs(600), queue: 8 };
+mod reload;
+mod slots;
+mod turns;
+mod waits;

@@ -223,6 +223,7 @@ fn in_a_stream_a_code_of_ours_says_whether_recoveries_are_spent() {
         "upstream_malformed",
         "upstream_error",
         "model_loading",
+        "breaker_open",
         "wait_stalled",
         "wait_too_long",
         "draining",

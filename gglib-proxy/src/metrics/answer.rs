@@ -1,6 +1,5 @@
 //! Measuring one answer while it passes.
 
-
 use gglib_core::api::chunk::Probe;
 use serde::Deserialize;
 use tokio::time::Instant;

@@ -1,10 +1,13 @@
 //! `GET /status`: engines, queues and totals as JSON.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use gglib_core::admission::{EngineSnapshot, QueueSnapshot};
+use gglib_core::admission::{BreakerSnapshot, EngineSnapshot, QueueSnapshot};
 use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::memory::Memory;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -23,14 +26,18 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
         "version": env!("CARGO_PKG_VERSION"),
         "engines": snapshot.engines.iter().map(engine).collect::<Vec<_>>(),
         "queue": snapshot.queue.iter().map(queue).collect::<Vec<_>>(),
+        "breakers": snapshot.breakers.iter().map(breaker).collect::<Vec<_>>(),
         "totals": {
             "requests": counted.requests,
             "failed": counted.failed,
             "abandoned": counted.abandoned,
             "loads": totals.loads,
             "failed_loads": totals.failed_loads,
+            "cancelled_loads": totals.cancelled_loads,
             "swaps": totals.swaps,
+            "evictions": totals.evictions,
             "crashes": totals.crashes,
+            "expired": totals.expired,
             "relaunches": counted.relaunches,
             "resends": counted.resends,
             "broken_turns": counted.broken_turns,
@@ -51,6 +58,9 @@ fn engine(engine: &EngineSnapshot) -> Value {
         "in_flight": engine.in_flight,
         "parallel": engine.parallel,
         "uptime_s": engine.uptime.as_secs(),
+        "pinned": engine.pinned,
+        "memory_estimated": engine.estimated.map(memory),
+        "memory_measured": engine.measured.map(memory),
     })
 }
 
@@ -58,6 +68,25 @@ fn queue(queue: &QueueSnapshot) -> Value {
     json!({
         "model": queue.model.as_str(),
         "waiting": queue.waiting,
-        "oldest_wait_ms": u64::try_from(queue.oldest_wait.as_millis()).unwrap_or(u64::MAX),
+        "oldest_wait_ms": millis(queue.oldest_wait),
+        "estimate_ms": queue.estimate.map(millis),
     })
+}
+
+fn breaker(breaker: &BreakerSnapshot) -> Value {
+    json!({
+        "model": breaker.model.as_str(),
+        "state": breaker.state.as_str(),
+        "retry_in_ms": breaker.retry_in.map(millis),
+        "failures": breaker.failures,
+        "reason": &*breaker.reason,
+    })
+}
+
+fn memory(memory: Memory) -> Value {
+    json!({ "ram": memory.ram, "vram": memory.vram })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -181,7 +181,7 @@ async fn a_refusal_known_at_once_has_a_status_and_a_later_one_is_an_event() {
         (Refusal::Stalled { after: secs(180) }, 503, "wait_stalled", "server_error"),
         (Refusal::WaitedTooLong { after: secs(600) }, 503, "wait_too_long", "server_error"),
         (Refusal::Draining, 503, "draining", "server_error"),
-        (Refusal::LoadFailed { reason: "no".to_owned() }, 503, "model_load_failed", "server_error"),
+        (Refusal::LoadFailed { reason: "no".into() }, 503, "model_load_failed", "server_error"),
     ];
     for (refusal, status, code, kind) in refusals {
         let refused = |after| [Turn::Refused(after, refusal.clone())];

@@ -30,13 +30,7 @@ pub(crate) const MODEL: &str = "m";
 impl Piped {
     pub(crate) fn start(ports: Ports, settings: Settings) -> Self {
         let ports = Arc::new(ports);
-        let spec = ModelSpec {
-            path: "m.gguf".into(),
-            aliases: Vec::new(),
-            context: None,
-            parallel: 1,
-            args: Vec::new(),
-        };
+        let spec = ModelSpec::new("m.gguf");
         let catalog = Catalog::new([(ModelName::new(MODEL), spec)].into());
         let app = App::new(ports.clone(), catalog, settings);
         let (connect, connections) = mpsc::unbounded_channel();

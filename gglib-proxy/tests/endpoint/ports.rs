@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use gglib_core::admission::{Generation, Refusal, Snapshot};
+use gglib_core::admission::{Generation, Outlook, Refusal, Snapshot};
 use gglib_core::model::ModelName;
-use gglib_core::ports::{BoxFuture, ByteStream, Lease, Liveness, Phase, Residency, Upstream, UpstreamError};
+use gglib_core::ports::{
+    BoxFuture, ByteStream, Lease, Liveness, Phase, Refused, Residency, Upstream, UpstreamError, Waiting,
+};
 use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
 
@@ -140,24 +142,39 @@ impl Drop for Counted {
 }
 
 impl Residency for Ports {
-    fn lease(&self, _: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>> {
+    fn enter(&self, _: ModelName) -> Box<dyn Waiting> {
         let turn = self.turns.lock().unwrap().pop_front().unwrap_or(Turn::After(Duration::ZERO));
-        Box::pin(async move {
-            let _waiting = Counted::new(&self.stage, |stage| &stage.waiting);
-            match turn {
-                Turn::After(wait) => sleep(wait).await,
-                Turn::Refused(wait, refusal) => {
-                    sleep(wait).await;
-                    return Err(refusal);
-                }
-                Turn::Panic => panic!("a fault in the queue"),
-            }
-            Ok(Box::new(Leased(Counted::new(&self.stage, |stage| &stage.leases))) as Box<dyn Lease>)
-        })
+        Box::new(Place { turn, waiting: Counted::new(&self.stage, |stage| &stage.waiting) })
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
         Box::pin(async { Some(self.snapshot.clone()) })
+    }
+}
+
+struct Place {
+    turn: Turn,
+    waiting: Counted,
+}
+
+impl Waiting for Place {
+    fn granted(&mut self) -> BoxFuture<'_, Result<Box<dyn Lease>, Refused>> {
+        Box::pin(async move {
+            match &self.turn {
+                Turn::After(wait) => sleep(*wait).await,
+                Turn::Refused(wait, refusal) => {
+                    sleep(*wait).await;
+                    return Err(refusal.clone().into());
+                }
+                Turn::Panic => panic!("a fault in the queue"),
+            }
+            let leased = Counted::new(&self.waiting.0, |stage| &stage.leases);
+            Ok(Box::new(Leased(leased)) as Box<dyn Lease>)
+        })
+    }
+
+    fn outlook(&self) -> BoxFuture<'_, Option<Outlook>> {
+        Box::pin(async { None })
     }
 }
 

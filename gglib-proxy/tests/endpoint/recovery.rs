@@ -155,7 +155,7 @@ async fn a_silent_engine_that_lives_is_left_alone_and_one_that_is_dead_is_replac
 
 #[tokio::test(start_paused = true)]
 async fn a_relaunch_that_is_refused_says_so() {
-    let refused = Refusal::LoadFailed { reason: "out of memory".to_owned() };
+    let refused = Refusal::LoadFailed { reason: "out of memory".into() };
     let ports = Ports::answering([broken(Phase::Connect)])
         .with_turns([Turn::After(Duration::ZERO), Turn::Refused(Duration::ZERO, refused)])
         .with_health([Liveness::Dead]);

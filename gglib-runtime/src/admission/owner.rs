@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gglib_core::admission::{
-    Admission, Command, Event, Generation, LeaseId, Refusal, Settings, Snapshot, Ticket, Urgency,
+    Admission, Command, Event, Generation, LeaseId, LoadFailure, Outlook, Profile, Refusal, Settings,
+    Snapshot, Ticket, Urgency,
 };
 use gglib_core::model::{Catalog, ModelName};
 use gglib_core::moment::Moment;
+use gglib_core::ports::Refused;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -19,6 +21,7 @@ use crate::engine::{Address, Engine, EngineEvent, Launcher};
 pub(super) enum Message {
     Arrive { ticket: Ticket, model: ModelName, reply: Reply },
     Leave(Ticket),
+    Outlook { ticket: Ticket, reply: oneshot::Sender<Option<Outlook>> },
     Release(LeaseId),
     Condemn(Generation),
     Engine(EngineEvent),
@@ -28,7 +31,7 @@ pub(super) enum Message {
 }
 
 /// Where a waiting request hears of its end.
-pub(super) type Reply = oneshot::Sender<Result<EngineLease, Refusal>>;
+pub(super) type Reply = oneshot::Sender<Result<EngineLease, Refused>>;
 
 pub(super) struct Owner {
     machine: Admission,
@@ -58,8 +61,9 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::UnboundedSender<Message>,
     ) -> Self {
+        let profiles = catalog.iter().map(|(name, spec)| (name.clone(), Profile::of(spec))).collect();
         Self {
-            machine: Admission::new(settings),
+            machine: Admission::new(settings, profiles),
             launcher,
             catalog,
             inbox,
@@ -72,6 +76,7 @@ impl Owner {
 
     /// Serves messages until a drain is complete.
     pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        self.tell(Event::Preload);
         while !(self.draining && self.machine.is_idle() && self.engines.is_empty()) {
             let message = tokio::select! {
                 message = messages.recv() => message,
@@ -96,18 +101,20 @@ impl Owner {
     fn take(&mut self, message: Message) {
         match message {
             Message::Arrive { ticket, model, reply } => {
-                let Ok((model, spec)) = self.catalog.resolve(model.as_str()) else {
-                    let reason = "it is not configured".to_owned();
-                    let _ = reply.send(Err(Refusal::LoadFailed { reason }));
+                let Ok((model, _)) = self.catalog.resolve(model.as_str()) else {
+                    let _ = reply.send(Err(Refusal::NotConfigured.into()));
                     return;
                 };
-                let (model, parallel) = (model.clone(), spec.parallel);
+                let model = model.clone();
                 self.waiting.insert(ticket, reply);
-                self.tell(Event::Arrive { ticket, model, parallel });
+                self.tell(Event::Arrive { ticket, model });
             }
             Message::Leave(ticket) => {
                 self.waiting.remove(&ticket);
                 self.tell(Event::Leave { ticket });
+            }
+            Message::Outlook { ticket, reply } => {
+                let _ = reply.send(self.machine.outlook(ticket, self.now()));
             }
             Message::Release(lease) => self.tell(Event::Release { lease }),
             Message::Condemn(generation) => self.tell(Event::Condemn { generation }),
@@ -141,11 +148,12 @@ impl Owner {
                 if let Some(held) = self.engines.get_mut(&generation) {
                     held.engine = Some(engine);
                 }
-                self.tell(Event::Loaded { generation });
+                self.tell(Event::Loaded { generation, footprint: None });
             }
             EngineEvent::LoadFailed(generation, error) => {
                 self.engines.remove(&generation);
-                self.tell(Event::LoadFailed { generation, reason: error.to_string() });
+                let failure = LoadFailure { reason: error.to_string().into(), out_of_memory: false };
+                self.tell(Event::LoadFailed { generation, failure });
             }
             EngineEvent::Ended(generation) => {
                 self.engines.remove(&generation);
@@ -168,9 +176,9 @@ impl Owner {
             Command::Launch { generation, model } => self.launch(generation, model),
             Command::Stop { generation, urgency } => self.stop(generation, urgency),
             Command::Grant { lease } => self.grant(lease),
-            Command::Refuse { ticket, refusal } => {
+            Command::Refuse { ticket, refusal, retry_after } => {
                 if let Some(reply) = self.waiting.remove(&ticket) {
-                    let _ = reply.send(Err(refusal));
+                    let _ = reply.send(Err(Refused { refusal, retry_after }));
                 }
             }
         }

@@ -3,17 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gglib_core::admission::{Refusal, Settings, Snapshot, Ticket};
+use gglib_core::admission::{Settings, Snapshot, Ticket};
 use gglib_core::model::{Catalog, ModelName};
-use gglib_core::ports::{BoxFuture, Lease, Residency};
+use gglib_core::ports::{BoxFuture, Residency, Waiting};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::owner::{Message, Owner, Reply};
+use super::place::Place;
 use crate::engine::Launcher;
 
 /// An owner task that does not answer within this time counts as stuck.
-const PROBE: Duration = Duration::from_secs(5);
+pub(super) const PROBE: Duration = Duration::from_secs(5);
 
 /// The engines of this machine behind one queue.
 ///
@@ -62,14 +63,10 @@ impl Drop for Pool {
 }
 
 impl Residency for Pool {
-    fn lease(&self, model: ModelName) -> BoxFuture<'_, Result<Box<dyn Lease>, Refusal>> {
-        Box::pin(async move {
-            let (reply, granted) = oneshot::channel();
-            let place = Place { ticket: self.arrive(model, reply), owner: &self.owner, held: true };
-            let answer = granted.await.unwrap_or(Err(Refusal::Draining));
-            place.give_up_nothing();
-            answer.map(|lease| Box::new(lease) as Box<dyn Lease>)
-        })
+    fn enter(&self, model: ModelName) -> Box<dyn Waiting> {
+        let (reply, answer) = oneshot::channel();
+        let ticket = self.arrive(model, reply);
+        Box::new(Place { ticket, owner: self.owner.clone(), answer: Some(answer) })
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
@@ -78,26 +75,5 @@ impl Residency for Pool {
             self.owner.send(Message::Snapshot(reply)).ok()?;
             timeout(PROBE, snapshot).await.ok()?.ok()
         })
-    }
-}
-
-/// A place in the queue, given up when the wait is dropped.
-struct Place<'a> {
-    ticket: Ticket,
-    owner: &'a mpsc::UnboundedSender<Message>,
-    held: bool,
-}
-
-impl Place<'_> {
-    fn give_up_nothing(mut self) {
-        self.held = false;
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if self.held {
-            let _ = self.owner.send(Message::Leave(self.ticket));
-        }
     }
 }

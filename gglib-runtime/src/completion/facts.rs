@@ -138,6 +138,7 @@ mod tests {
                 "upstream_malformed",
                 "upstream_error",
                 "model_loading",
+                "breaker_open",
                 "wait_stalled",
                 "wait_too_long",
                 "draining",

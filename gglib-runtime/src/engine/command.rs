@@ -48,11 +48,10 @@ mod tests {
     #[test]
     fn context_is_per_request_and_own_arguments_come_last() {
         let spec = ModelSpec {
-            path: "/m.gguf".into(),
-            aliases: Vec::new(),
             context: Some(4096),
             parallel: 2,
             args: vec!["--flash-attn".to_owned(), "on".to_owned()],
+            ..ModelSpec::new("/m.gguf")
         };
         check(
             &spec,

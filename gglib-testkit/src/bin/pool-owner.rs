@@ -7,9 +7,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use gglib_core::model::ModelName;
-use gglib_core::ports::Residency;
 use gglib_testkit::Engines;
-use gglib_testkit::engines::{engine_pid, only_engine};
+use gglib_testkit::engines::{Enter, engine_pid, only_engine};
 
 #[tokio::main]
 async fn main() -> io::Result<()> {

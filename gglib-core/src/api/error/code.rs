@@ -101,6 +101,10 @@ error_codes! {
         "The model is being loaded.",
     SERVICE_UNAVAILABLE "model_load_failed" ModelLoadFailed:
         "The model could not be loaded.",
+    SERVICE_UNAVAILABLE "breaker_open" BreakerOpen:
+        "Recent loads of the model failed; `Retry-After` says when the next one will be tried.",
+    SERVICE_UNAVAILABLE "insufficient_memory" InsufficientMemory:
+        "The model does not fit into the memory; the message names the numbers.",
     SERVICE_UNAVAILABLE "wait_stalled" WaitStalled:
         "The queue for the model did not move within the stall limit.",
     SERVICE_UNAVAILABLE "wait_too_long" WaitTooLong:

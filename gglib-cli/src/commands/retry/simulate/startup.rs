@@ -22,11 +22,7 @@ pub(super) fn show(args: &Startup) -> String {
             load: args.load,
             service: args.service,
             parallel: args.parallel,
-            bounds: Bounds {
-                stall: Duration::from_secs(180),
-                max_wait: Duration::from_secs(600),
-                queue: args.queue as usize,
-            },
+            bounds: Bounds { queue: args.queue as usize, ..Bounds::default() },
             hint: args.hint,
             seed: args.seed,
         },

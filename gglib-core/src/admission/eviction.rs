@@ -1,0 +1,124 @@
+//! Who has to go so that another model fits: the cheapest engines, and no more of them than need to.
+
+use super::Generation;
+use super::engine::{Engine, Stage};
+use super::machine::Admission;
+use super::slots::{Demand, Plan};
+use crate::memory::Memory;
+use crate::moment::Moment;
+
+/// How much an engine is missed, least first; see [`Admission::worth`].
+type Worth = (Class, u128);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    /// Nobody uses it, or waits for its load.
+    Unused,
+    /// It stands aside already.
+    StandsAside,
+    /// It is in use.
+    Used,
+    /// It is being loaded, and waited for.
+    AwaitedLoad,
+}
+
+impl Admission {
+    /// The engines that have to go so that `demand` fits beside what the plan has set apart; none if it will fit
+    /// without, `None` if it does not fit yet whoever goes.
+    ///
+    /// Taken in the order of their worth until it fits; then whoever turns out to be needless stays after all, the
+    /// most valued first.
+    pub(super) fn choose(&self, demand: &Demand, plan: &Plan, now: Moment) -> Option<Vec<Generation>> {
+        let fits = |chosen: &[Generation]| {
+            let kept = |engine: &Engine| {
+                engine.stays() && plan.spares(engine) && !chosen.contains(&engine.generation)
+            };
+            self.fits(demand, &plan.claims, kept)
+        };
+        if fits(&[]) {
+            return Some(Vec::new());
+        }
+        let mut chosen = Vec::new();
+        for generation in self.candidates(plan, now) {
+            chosen.push(generation);
+            if fits(&chosen) {
+                break;
+            }
+        }
+        if !fits(&chosen) {
+            return None;
+        }
+        for index in (0..chosen.len()).rev() {
+            let generation = chosen.remove(index);
+            if !fits(&chosen) {
+                chosen.insert(index, generation);
+            }
+        }
+        Some(chosen)
+    }
+
+    /// Chooses who has to go because more is resident than may be: measured footprints turned out larger than
+    /// the estimates, or the configuration has changed.
+    pub(super) fn choose_overdrawn(&self, plan: &mut Plan, now: Moment) {
+        let mut candidates = self.candidates(plan, now).into_iter();
+        while self.is_overdrawn(plan) {
+            let Some(generation) = candidates.next() else { return };
+            plan.leaving.push((generation, None));
+        }
+    }
+
+    /// Whether more engines, or larger ones, stay than may. A single one always may.
+    pub(super) fn is_overdrawn(&self, plan: &Plan) -> bool {
+        let staying = self.engines.iter().filter(|engine| engine.stays() && plan.spares(engine));
+        let (count, memory) = staying.fold((0, Memory::ZERO), |(count, memory), engine| {
+            (count + 1, memory.saturating_add(engine.charge))
+        });
+        count > 1 && (count > self.settings.max_resident || !memory.fits_in(self.settings.budget))
+    }
+
+    /// Who may be made to go, the least worth first.
+    fn candidates(&self, plan: &Plan, now: Moment) -> Vec<Generation> {
+        let may_go = |engine: &&Engine| engine.stays() && !engine.profile.pinned && plan.spares(engine);
+        let mut candidates: Vec<_> = self
+            .engines
+            .iter()
+            .filter(may_go)
+            .map(|engine| (self.worth(engine, now), engine.generation))
+            .collect();
+        candidates.sort_unstable();
+        candidates.into_iter().map(|(_, generation)| generation).collect()
+    }
+
+    /// An unused engine is worth what its reload costs, over the time since it was last needed. Of those that
+    /// stand aside the first one goes on doing so, or else they would take turns at it; of the others the one whose
+    /// turn began first is next.
+    fn worth(&self, engine: &Engine, now: Moment) -> Worth {
+        match engine.stage {
+            Stage::Resident { .. } if engine.leases.is_empty() => {
+                let reload = self
+                    .models
+                    .get(&engine.model)
+                    .map_or(0, |model| model.measured.load.or_zero().as_nanos());
+                let idle = now.saturating_since(engine.idle_since).as_nanos();
+                (Class::Unused, reload.saturating_mul(1 << 32) / (idle + 1))
+            }
+            Stage::Loading if self.is_cancellable(engine, now) => (Class::Unused, 0),
+            Stage::Resident { since } => match engine.pressure {
+                Some(pressure) => (Class::StandsAside, pressure.since.as_nanos().into()),
+                None => (Class::Used, since.as_nanos().into()),
+            },
+            Stage::Loading | Stage::Stopping { .. } => {
+                (Class::AwaitedLoad, engine.launched.as_nanos().into())
+            }
+        }
+    }
+
+    /// Whether a load may be given up for a rival: nobody waits for it, and no more than half of it is done, as
+    /// far as can be told from the loads before it.
+    pub(super) fn is_cancellable(&self, engine: &Engine, now: Moment) -> bool {
+        let Some(model) = self.models.get(&engine.model) else { return true };
+        let elapsed = now.saturating_since(engine.launched);
+        let half_done = model.measured.load.value().is_some_and(|load| elapsed.saturating_mul(2) > load);
+        engine.is_loading() && model.queue.is_empty() && !half_done
+    }
+}

@@ -1,0 +1,105 @@
+//! What waiting requests are told.
+
+use gglib_core::admission::{Outlook, Profile, Settings, WaitPhase};
+
+use crate::desk::{Desk, seconds, settings};
+
+fn outlook(position: usize, estimate: Option<u64>, phase: WaitPhase) -> Outlook {
+    Outlook { position, estimate: estimate.map(seconds), phase }
+}
+
+/// A desk at which a load of `a` takes 30 s and a request 8 s; its engine is being loaded for t2.
+fn measured(parallel: u32) -> Desk {
+    let mut desk = Desk::with(settings(), &[("a", Profile { parallel, ..Profile::default() })]);
+    desk.arrive("a");
+    desk.later(30);
+    desk.loaded(1);
+    desk.later(8);
+    desk.release(1, 1);
+    desk.ended(1);
+    desk.arrive("a");
+    desk
+}
+
+#[test]
+fn nothing_is_estimated_that_has_not_been_measured() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.arrive("a");
+    assert_eq!(desk.outlook(1), Some(outlook(1, None, WaitPhase::Loading)));
+    assert_eq!(desk.outlook(2), Some(outlook(2, None, WaitPhase::Loading)));
+    desk.loaded(1);
+    assert_eq!(desk.outlook(1), None, "it waits no more");
+    assert_eq!(desk.outlook(2), Some(outlook(1, None, WaitPhase::Place)));
+    assert_eq!(desk.outlook_for("x"), None);
+}
+
+#[test]
+fn a_load_in_progress_and_those_ahead_make_the_estimate() {
+    let mut desk = measured(2);
+    for _ in 0..3 {
+        desk.arrive("a");
+    }
+    desk.later(10);
+    let at = |desk: &Desk, ticket| desk.outlook(ticket).unwrap().estimate.unwrap().as_secs();
+    assert_eq!(desk.outlook(2), Some(outlook(1, Some(20), WaitPhase::Loading)));
+    assert_eq!(desk.outlook(5), Some(outlook(4, Some(28), WaitPhase::Loading)), "the second round of two");
+    assert_eq!(desk.outlook_for("a"), Some(outlook(5, Some(36), WaitPhase::Loading)));
+    desk.later(20);
+    desk.loaded(2);
+    desk.later(3);
+    assert_eq!(desk.outlook(4), Some(outlook(1, Some(5), WaitPhase::Place)));
+    assert_eq!(at(&desk, 5), 5);
+    assert_eq!(desk.outlook_for("a").unwrap().estimate, Some(seconds(13)));
+}
+
+#[test]
+fn a_free_place_is_no_wait() {
+    let mut desk = measured(2);
+    desk.loaded(2);
+    assert_eq!(desk.outlook_for("a"), Some(outlook(1, Some(0), WaitPhase::Place)));
+}
+
+#[test]
+fn who_needs_a_turn_waits_for_the_resident_and_for_its_own_load() {
+    let mut desk = Desk::new();
+    for (generation, model, load) in [(1, "a", 30), (2, "b", 10)] {
+        desk.arrive(model);
+        desk.ended(generation - 1);
+        desk.later(load);
+        desk.loaded(generation);
+        desk.later(4);
+        desk.release(generation, generation);
+    }
+    // b is there, idle; both serve in 4 s.
+    desk.arrive("b");
+    desk.later(1);
+    assert_eq!(desk.outlook_for("a"), Some(outlook(1, Some(33), WaitPhase::Turn)), "3 s of b, 30 s of load");
+    desk.arrive("a");
+    assert_eq!(desk.outlook(4), Some(outlook(1, Some(33), WaitPhase::Turn)));
+    assert_eq!(desk.outlook_for("a"), Some(outlook(2, Some(37), WaitPhase::Turn)));
+}
+
+#[test]
+fn a_full_queue_tells_when_a_place_becomes_free() {
+    let mut desk = measured(1);
+    desk.loaded(2);
+    for _ in 0..8 {
+        desk.arrive("a");
+    }
+    desk.later(3);
+    assert_eq!(desk.arrive("a"), "refuse t11: queue full (again in 5s)");
+}
+
+#[test]
+fn ten_thousand_waiters_are_told_their_place_at_once() {
+    let mut desk = Desk::with(Settings { queue: 10_000, ..settings() }, &[]);
+    for _ in 0..10_000 {
+        desk.arrive("a");
+    }
+    for ticket in 1..=10_000 {
+        let position = usize::try_from(ticket).unwrap();
+        assert_eq!(desk.outlook(ticket).map(|outlook| outlook.position), Some(position));
+    }
+    assert_eq!(desk.arrive("a"), "refuse t10001: queue full");
+}

@@ -1,0 +1,115 @@
+//! A new configuration takes over by what is different.
+
+use std::collections::BTreeMap;
+
+use gglib_core::admission::{EngineState, Event, Profile, Settings};
+use gglib_core::model::ModelName;
+
+use crate::desk::{Desk, gib, seconds, settings, sized};
+
+fn configure(settings: Settings, profiles: &[(&str, Profile)]) -> Event {
+    let profiles: BTreeMap<_, _> =
+        profiles.iter().map(|(name, profile)| (ModelName::new(*name), profile.clone())).collect();
+    Event::Configure { settings, profiles }
+}
+
+fn revision(revision: u64) -> Profile {
+    Profile { revision, ..Profile::default() }
+}
+
+#[test]
+fn a_model_that_stays_as_it_was_keeps_its_engine_its_waiters_and_what_was_measured() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.later(7);
+    desk.loaded(1);
+    desk.arrive("a");
+    let with_ttl = Profile { ttl: Some(seconds(60)), ..Profile::default() };
+    assert_eq!(desk.tell(configure(settings(), &[("a", with_ttl)])), "");
+    assert_eq!(desk.release(1, 1), "grant t2 on g1");
+    assert_eq!(desk.release(1, 2), "");
+    assert_eq!(desk.after(60), "stop g1", "the new ttl counts");
+    desk.ended(1);
+    desk.arrive("a");
+    assert_eq!(desk.outlook(3).unwrap().estimate, Some(seconds(7)), "the load is remembered");
+}
+
+#[test]
+fn a_model_that_was_changed_is_launched_anew_when_its_leases_are_back() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("a");
+    assert_eq!(desk.tell(configure(settings(), &[("a", revision(1))])), "");
+    assert_eq!(desk.state("a"), Some(EngineState::Draining));
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch a as g2");
+    assert_eq!(desk.loaded(2), "grant t2 on g2");
+
+    // A load of it is of no use.
+    desk.ended(2);
+    desk.arrive("a");
+    assert_eq!(desk.tell(configure(settings(), &[("a", revision(2))])), "kill g3");
+    assert_eq!(desk.load_failed(3), "launch a as g4");
+}
+
+#[test]
+fn a_model_that_was_removed_is_refused_and_its_engine_ends() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("a");
+    assert_eq!(desk.tell(configure(settings(), &[("b", revision(0))])), "refuse t2: not configured");
+    assert_eq!(desk.arrive("a"), "refuse t3: not configured");
+    assert_eq!(desk.arrive("b"), "");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch b as g2");
+}
+
+#[test]
+fn a_change_closes_the_breaker_and_anything_else_does_not() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.load_failed(1);
+    desk.tell(configure(settings(), &[("a", Profile { pinned: true, ..revision(0) })]));
+    assert_eq!(desk.arrive("a"), "refuse t2: breaker open (again in 10s)");
+    desk.tell(configure(settings(), &[("a", revision(1))]));
+    assert_eq!(desk.arrive("a"), "launch a as g2");
+}
+
+#[test]
+fn fewer_slots_make_the_idle_go() {
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[]);
+    for (generation, model) in [(1, "a"), (2, "b")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(1, 1);
+    let all = ["a", "b", "c"].map(|name| (name, revision(0)));
+    assert_eq!(desk.tell(configure(settings(), &all)), "stop g1");
+}
+
+#[test]
+fn a_smaller_budget_counts_at_once() {
+    let mut desk = Desk::with(Settings { budget: gib(8), ..settings() }, &[("a", sized(5))]);
+    desk.tell(configure(Settings { budget: gib(4), ..settings() }, &[("a", sized(5))]));
+    assert_eq!(desk.arrive("a"), "refuse t1: insufficient memory");
+}
+
+#[test]
+fn a_model_that_is_added_may_be_preloaded() {
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[]);
+    let preload = Profile { preload: true, ..Profile::default() };
+    assert_eq!(desk.tell(configure(settings(), &[("d", preload)])), "launch d as g1");
+}
+
+#[test]
+fn unloading_by_hand_stops_an_engine_when_its_leases_are_back() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    assert_eq!(desk.tell(Event::Unload { model: ModelName::new("a") }), "");
+    assert_eq!(desk.arrive("a"), "");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch a as g2");
+}

@@ -1,0 +1,245 @@
+//! Several residents: what fits together, and who goes when it does not.
+
+use gglib_core::admission::{EngineState, Event, Profile, Refusal, Settings, Ticket};
+use gglib_core::memory::Memory;
+use gglib_core::model::ModelName;
+
+use crate::desk::{Desk, gib, seconds, settings, sized};
+
+fn several(max_resident: usize, budget: u64) -> Settings {
+    Settings { max_resident, budget: gib(budget), ..settings() }
+}
+
+#[test]
+fn what_fits_is_resident_together() {
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(5)), ("b", sized(3)), ("c", sized(1))]);
+    assert_eq!(desk.arrive("a"), "launch a as g1");
+    assert_eq!(desk.arrive("b"), "launch b as g2");
+    assert_eq!(desk.arrive("c"), "", "one GiB too much");
+    assert_eq!(desk.loaded(1), "grant t1 on g1");
+    assert_eq!(desk.loaded(2), "grant t2 on g2");
+    assert_eq!(desk.release(2, 2), "stop g2", "the idle one goes, and not the one in use");
+    assert_eq!(desk.ended(2), "launch c as g3");
+}
+
+#[test]
+fn no_more_engines_than_slots_also_if_nothing_is_known_of_their_memory() {
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[]);
+    desk.arrive("a");
+    assert_eq!(desk.arrive("b"), "launch b as g2");
+    assert_eq!(desk.arrive("c"), "");
+}
+
+#[test]
+fn a_model_that_exceeds_the_budget_alone_is_refused_with_the_numbers() {
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(9))]);
+    let mut out = Vec::new();
+    let arrive = Event::Arrive { ticket: Ticket(1), model: ModelName::new("a") };
+    desk.machine.handle(arrive, desk.now, &mut out);
+    let refusal = Refusal::InsufficientMemory { needed: Some(gib(9)), budget: gib(8), reason: None };
+    assert_eq!(
+        out,
+        [gglib_core::admission::Command::Refuse { ticket: Ticket(1), refusal, retry_after: None }]
+    );
+    assert_eq!(desk.arrive("b"), "launch b as g1");
+}
+
+#[test]
+fn memory_of_gpus_counts_for_itself() {
+    let on_gpu = Profile { footprint: Some(Memory { ram: 0, vram: 6 << 30 }), ..Profile::default() };
+    let budget = Memory { ram: 8 << 30, vram: 8 << 30 };
+    let settings = Settings { max_resident: 8, budget, ..settings() };
+    let mut desk = Desk::with(settings, &[("a", on_gpu.clone()), ("b", on_gpu), ("c", sized(6))]);
+    desk.arrive("a");
+    assert_eq!(desk.arrive("b"), "");
+    desk.leave(2);
+    assert_eq!(desk.arrive("c"), "launch c as g2");
+}
+
+#[test]
+fn an_engine_is_charged_with_its_memory_until_that_is_back() {
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(5)), ("b", sized(5))]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    assert_eq!(desk.arrive("b"), "stop g1");
+    assert_eq!(desk.arrive("b"), "");
+    assert_eq!(desk.ended(1), "launch b as g2");
+}
+
+#[test]
+fn what_was_measured_replaces_the_estimate() {
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(5)), ("b", sized(4))]);
+    desk.arrive("a");
+    desk.measured(1, gib(3));
+    assert_eq!(desk.arrive("b"), "launch b as g2");
+    let engine = &desk.snapshot().engines[0];
+    assert_eq!((engine.estimated, engine.measured), (Some(gib(5)), Some(gib(3))));
+    // And it is remembered: 3 GiB beside the 4 of b, and 1 of nobody.
+    desk.release(1, 1);
+    desk.tell(Event::Unload { model: ModelName::new("a") });
+    desk.ended(1);
+    assert_eq!(desk.arrive("a"), "launch a as g3");
+}
+
+#[test]
+fn when_engines_take_more_than_estimated_one_of_them_goes_when_it_can() {
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(4)), ("b", sized(4))]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("b");
+    assert_eq!(desk.measured(2, gib(6)), "grant t2 on g2");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    desk.ended(1);
+    assert_eq!(desk.release(2, 2), "", "one that is alone is left alone");
+}
+
+#[test]
+fn the_cheapest_set_goes_and_no_more_than_need_to() {
+    let profiles = [("a", sized(1)), ("b", sized(1)), ("c", sized(4)), ("d", sized(4)), ("e", sized(1))];
+    let mut desk = Desk::with(several(8, 6), &profiles);
+    for (generation, model) in [(1, "a"), (2, "b"), (3, "c")] {
+        desk.arrive(model);
+        desk.later(10);
+        desk.loaded(generation);
+        desk.release(generation, generation);
+    }
+    // All three are idle, a for the longest time, and all cost 10 s.
+    assert_eq!(desk.arrive("e"), "stop g1");
+    assert_eq!(desk.ended(1), "launch e as g4");
+    desk.loaded(4);
+    desk.release(4, 4);
+    // d does not fit by the small ones, although they come first.
+    assert_eq!(desk.arrive("d"), "stop g3");
+}
+
+#[test]
+fn of_idle_engines_the_one_that_loads_fastest_goes_first() {
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[]);
+    desk.arrive("a");
+    desk.later(60);
+    desk.loaded(1);
+    desk.release(1, 1);
+    desk.arrive("b");
+    desk.later(5);
+    desk.loaded(2);
+    desk.release(2, 2);
+    desk.later(60);
+    // a has been idle for 65 s and b for 60 s, but b is back in 5 s and a in 60 s.
+    assert_eq!(desk.arrive("c"), "stop g2");
+}
+
+#[test]
+fn a_rival_is_not_overtaken_for_the_room_that_is_made_for_it() {
+    let profiles = [("a", sized(3)), ("b", sized(6)), ("c", sized(2))];
+    let mut desk = Desk::with(several(8, 7), &profiles);
+    desk.arrive("a");
+    desk.loaded(1);
+    assert_eq!(desk.arrive("b"), "");
+    assert_eq!(desk.arrive("c"), "", "2 GiB are free, but b needs them");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch b as g2");
+    desk.loaded(2);
+    assert_eq!(desk.release(2, 2), "stop g2");
+    assert_eq!(desk.ended(2), "launch c as g3");
+}
+
+#[test]
+fn who_fits_beside_the_room_that_is_made_is_launched_meanwhile() {
+    let profiles = [("a", sized(6)), ("b", sized(6)), ("c", sized(1))];
+    let mut desk = Desk::with(several(8, 7), &profiles);
+    desk.arrive("a");
+    desk.loaded(1);
+    assert_eq!(desk.arrive("b"), "");
+    assert_eq!(desk.arrive("c"), "launch c as g2");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch b as g3");
+}
+
+#[test]
+fn two_rivals_make_two_residents_stand_aside() {
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[("d", Profile::default())]);
+    for (generation, model) in [(1, "a"), (2, "b")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.later(60);
+    desk.arrive("c");
+    assert_eq!(
+        (desk.state("a"), desk.state("b")),
+        (Some(EngineState::Draining), Some(EngineState::Resident))
+    );
+    desk.arrive("d");
+    assert_eq!(desk.state("b"), Some(EngineState::Draining));
+    assert_eq!(desk.release(2, 2), "stop g2");
+    assert_eq!(desk.ended(2), "launch c as g3", "the first that can go makes room for the first that waits");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch d as g4");
+}
+
+#[test]
+fn models_of_one_group_are_never_there_together() {
+    let grouped = Profile { group: Some("large".to_owned()), ..Profile::default() };
+    let settings = Settings { max_resident: 3, ..settings() };
+    let mut desk = Desk::with(settings, &[("a", grouped.clone()), ("b", grouped)]);
+    desk.arrive("a");
+    desk.loaded(1);
+    assert_eq!(desk.arrive("b"), "");
+    assert_eq!(desk.arrive("c"), "launch c as g2");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch b as g3");
+}
+
+#[test]
+fn a_pinned_model_stays_and_who_cannot_fit_beside_it_hears_so() {
+    let pinned = Profile { pinned: true, ttl: Some(seconds(1)), ..Profile::default() };
+    let mut desk = Desk::with(settings(), &[("a", pinned.clone())]);
+    desk.arrive("a");
+    assert_eq!(desk.arrive("b"), "refuse t2: pinned out");
+    desk.loaded(1);
+    desk.release(1, 1);
+    assert_eq!(desk.after(3600), "", "its ttl does not count");
+    assert_eq!(desk.machine.next_deadline(), None);
+    assert_eq!(desk.arrive("b"), "refuse t3: pinned out");
+
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[("a", pinned)]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    desk.arrive("b");
+    desk.later(60);
+    desk.loaded(2);
+    desk.release(2, 2);
+    assert_eq!(desk.arrive("c"), "stop g2", "not a, which has been idle for longer");
+}
+
+#[test]
+fn an_idle_engine_is_stopped_after_its_ttl_and_who_comes_then_is_not_lost() {
+    let mut desk = Desk::with(settings(), &[("a", Profile { ttl: Some(seconds(60)), ..Profile::default() })]);
+    desk.arrive("a");
+    desk.loaded(1);
+    assert_eq!(desk.after(100), "", "it is in use");
+    desk.release(1, 1);
+    let end = desk.now.saturating_add(seconds(60));
+    assert_eq!(desk.machine.next_deadline(), Some(end));
+    assert_eq!(desk.after(59), "");
+    desk.later(1);
+    assert_eq!(desk.arrive("a"), "grant t2 on g1", "in the instant of its end");
+    desk.release(1, 2);
+    assert_eq!(desk.after(60), "stop g1");
+    assert_eq!(desk.arrive("a"), "", "an instant later");
+    assert_eq!(desk.ended(1), "launch a as g2");
+    assert_eq!(desk.loaded(2), "grant t3 on g2");
+}
+
+#[test]
+fn preloading_fills_the_room_that_is_there_and_takes_it_from_nobody() {
+    let preload = |ram| Profile { preload: true, ..sized(ram) };
+    let profiles = [("a", preload(5)), ("b", preload(5)), ("c", preload(2))];
+    let mut desk = Desk::with(several(8, 8), &profiles);
+    assert_eq!(desk.tell(Event::Preload), "launch a as g1, launch c as g2");
+    assert_eq!(desk.loaded(1), "");
+    assert_eq!(desk.arrive("b"), "stop g1", "who waits goes before who does not");
+    desk.ended(1);
+    assert_eq!(desk.tell(Event::Tick), "");
+}
