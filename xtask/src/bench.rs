@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 
 pub mod decide;
 pub mod proxy;
+pub mod startup;
 
 mod load;
 pub mod upstream;
@@ -21,6 +22,8 @@ pub enum Bench {
     Decide,
     /// The endpoint against a direct connection.
     Proxy,
+    /// The simulation of a start-up.
+    Startup,
 }
 
 impl Bench {
@@ -29,6 +32,7 @@ impl Bench {
         match self {
             Self::Decide => "decide",
             Self::Proxy => "proxy",
+            Self::Startup => "startup",
         }
     }
 }
@@ -50,6 +54,7 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
     match bench {
         Bench::Decide => decide::run(),
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
+        Bench::Startup => startup::run(),
     }
     Ok(true)
 }
