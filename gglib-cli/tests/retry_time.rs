@@ -60,8 +60,8 @@ fn taken_in(deadline: Duration, seconds: u64) -> f64 {
                     }
                     Command::Grant { lease } => {
                         let hangs = random.random::<f64>() < 0.05;
-                        let takes = if hangs { deadline } else { Duration::from_millis(100) };
-                        ending.push(Reverse((now.saturating_add(takes), lease)));
+                        let length = if hangs { deadline } else { Duration::from_millis(100) };
+                        ending.push(Reverse((now.saturating_add(length), lease)));
                     }
                     Command::Refuse { .. } => refused = true,
                     Command::Stop { .. } => unreachable!("there is one model"),
@@ -94,7 +94,7 @@ fn what_is_left_of_a_deadline_is_what_a_delay_may_take() {
     // Begun with 30 s, of which 7 s are spent and then 4 s more.
     for (attempt, spent, left) in [(1, 0, 30), (2, 7, 23), (3, 11, 19)] {
         let decision = |hint| decide(&policy, attempt, Some(hint), spent * SECOND, 0.0);
-        let longest = left * SECOND - Duration::from_nanos(1);
+        let longest = (left * SECOND).saturating_sub(Duration::from_nanos(1));
         assert_eq!(decision(longest), RetryDecision::Retry { after: longest });
         assert!(
             matches!(decision(left * SECOND), RetryDecision::GiveUp(_)),
