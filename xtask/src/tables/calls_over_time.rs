@@ -1,5 +1,7 @@
 //! The picture of what jitter does to the calls of clients that contend.
 
+use std::sync::LazyLock;
+
 use gglib_cli::simulate::contention::{self, Settings, Strategy};
 use gglib_cli::simulate::plots;
 
@@ -9,8 +11,11 @@ const SETTINGS: Settings = Settings { clients: 100, trials: 100, seed: 1 };
 const STRATEGIES: [Strategy; 4] =
     [Strategy::Exponential, Strategy::Equal, Strategy::Full, Strategy::Decorrelated];
 
-/// Simulates and draws.
+/// Simulates and draws; once for a process, since it takes seconds without optimisation.
 pub fn render() -> String {
-    let costs = STRATEGIES.map(|strategy| (strategy, contention::run(&strategy.policy(), SETTINGS)));
-    plots::contention(SETTINGS, &costs).to_string()
+    static PICTURE: LazyLock<String> = LazyLock::new(|| {
+        let costs = STRATEGIES.map(|strategy| (strategy, contention::run(&strategy.policy(), SETTINGS)));
+        plots::contention(SETTINGS, &costs).to_string()
+    });
+    PICTURE.clone()
 }
