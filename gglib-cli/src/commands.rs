@@ -22,7 +22,7 @@ pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliEr
         Command::Q(args) => question::run(args, common).await,
         Command::Model(args) => model::run(&args, common),
         Command::Status(args) => status::run(&args, common).await,
-        Command::Retry(args) => Ok(retry::run(&args)),
+        Command::Retry(args) => retry::run(&args),
         Command::Config(args) => config::run(&args, common),
         Command::Completions { shell } => Ok(completions::run(shell)),
     }

@@ -23,6 +23,8 @@ pub(crate) enum CliError {
     NoConfig(PathBuf),
     #[error("cannot write {}", path.display())]
     WriteConfig { path: PathBuf, source: io::Error },
+    #[error("cannot write the plot to {}", path.display())]
+    WritePlot { path: PathBuf, source: io::Error },
     #[error("{} is not valid TOML", path.display())]
     EditConfig { path: PathBuf, source: toml_edit::TomlError },
     #[error("{} exists already; edit it, or remove it first", .0.display())]
@@ -86,7 +88,11 @@ impl CliError {
             }
             Self::Completion(_) => Exit::Rejected,
             Self::Http(_) => Exit::Usage,
-            Self::Launcher(_) | Self::Serve(_) | Self::Stdin(_) | Self::Runtime(_) => Exit::Failure,
+            Self::WritePlot { .. }
+            | Self::Launcher(_)
+            | Self::Serve(_)
+            | Self::Stdin(_)
+            | Self::Runtime(_) => Exit::Failure,
         }
     }
 }

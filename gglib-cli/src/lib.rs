@@ -22,6 +22,7 @@ mod error;
 mod exit;
 mod install;
 mod notice;
+pub mod plot;
 mod settings;
 mod shutdown;
 pub mod simulate;

@@ -8,6 +8,7 @@
 pub mod contention;
 pub mod layers;
 pub mod overload;
+pub mod plots;
 pub mod replay;
 pub mod startup;
 

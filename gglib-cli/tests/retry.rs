@@ -237,6 +237,50 @@ fn a_startup_is_told_by_its_calls_and_its_ends() {
     assert_eq!(per_second.iter().filter_map(serde_json::Value::as_u64).sum::<u64>(), count("calls"));
 }
 
+/// The picture that `gglib retry simulate` writes.
+fn plot(args: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = directory.path().join("plot.svg");
+    let path = file.to_str().expect("UTF-8");
+    let said = retry(&[&["simulate"], args, &["--plot", path]].concat());
+    assert_eq!(said, retry(&[&["simulate"], args].concat()), "the picture comes besides the table");
+    std::fs::read_to_string(&file).expect("it was written")
+}
+
+#[test]
+fn each_simulation_is_drawn_the_same_for_the_same_seed() {
+    let contention = ["contention", "--clients", "10", "--trials", "20"];
+    assert_snapshot!("contention", plot(&contention));
+    assert_snapshot!("layers", plot(&["layers", "--requests", "100"]));
+    assert_snapshot!("overload", plot(&["overload", "--seconds", "20", "--attempts", "3"]));
+    assert_snapshot!("startup", plot(&["startup", "--clients", "500"]));
+    assert_ne!(plot(&contention), plot(&[&contention[..], &["--seed", "2"]].concat()));
+}
+
+#[test]
+fn a_picture_says_what_it_shows_with_its_parameters_and_units() {
+    let svg = plot(&["startup", "--clients", "50", "--hint", "none", "--seed", "7"]);
+    for words in [
+        "50 clients collide on one start-up",
+        "The model loads in 8 s; then 4 answers at once, 0.1 s each; queue of 256.",
+        "Policy gglib, hint: none, seed 7, steps of",
+        "time since all began, s",
+        "per second",
+        "calls: 50",
+        "answers: 50; 0 clients gave up",
+    ] {
+        assert!(svg.contains(words), "{words} in {svg}");
+    }
+}
+
+#[test]
+fn another_kind_of_picture_is_refused_and_a_place_that_cannot_be_written_is_named() {
+    let png = retry(&["simulate", "layers", "--plot", "layers.png"]);
+    assert!(png.contains("a plot is an SVG, and its file ends in .svg"), "{png}");
+    let nowhere = retry(&["simulate", "layers", "--plot", "/nonexistent/layers.svg"]);
+    assert!(nowhere.contains("cannot write the plot to /nonexistent/layers.svg"), "{nowhere}");
+}
+
 #[test]
 fn a_trace_is_replayed() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");

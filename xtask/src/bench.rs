@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 
 pub mod proxy;
 pub mod retry;
+pub mod startup;
 
 mod load;
 pub mod upstream;
@@ -21,6 +22,8 @@ pub enum Bench {
     Proxy,
     /// One retry decision, beside other crates.
     Retry,
+    /// The simulation of a start-up.
+    Startup,
 }
 
 impl Bench {
@@ -29,6 +32,7 @@ impl Bench {
         match self {
             Self::Proxy => "proxy",
             Self::Retry => "retry",
+            Self::Startup => "startup",
         }
     }
 }
@@ -50,6 +54,7 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
     match bench {
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
         Bench::Retry => retry::run(),
+        Bench::Startup => startup::run(),
     }
     Ok(true)
 }

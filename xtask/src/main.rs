@@ -61,6 +61,8 @@ enum What {
     Proxy,
     /// Nanoseconds and allocations per retry decision, beside backon, retry-policies and tokio-retry.
     Retry,
+    /// Seconds to simulate 10,000 clients that collide on one start-up.
+    Startup,
 }
 
 #[derive(Subcommand)]
@@ -125,6 +127,7 @@ fn run(task: &Task) -> Result<bool> {
         Task::Tables { check: false } => write_tables(&root),
         Task::Bench { what: What::Proxy } => bench::run(&root, Bench::Proxy),
         Task::Bench { what: What::Retry } => bench::run(&root, Bench::Retry),
+        Task::Bench { what: What::Startup } => bench::run(&root, Bench::Startup),
         Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Ci => ci::run(&root),
     }

@@ -31,7 +31,7 @@ pub(crate) fn shipped(root: &Path, package: &Path) -> Result<Vec<Source>> {
 /// The code under `root`, whoever wrote it, and the files that are no Rust to `syn`, both in order of path.
 ///
 /// Left out are, besides what [`shipped`] leaves out, build output, hidden directories, and the directories in
-/// which cargo looks for tests, benches and examples.
+/// which cargo looks for tests, benches and examples, and files named `tests.rs`, however they are declared.
 pub(crate) fn foreign(root: &Path) -> Result<(Vec<Source>, Vec<String>)> {
     let (mut parsed, mut unreadable) = (Vec::new(), Vec::new());
     for path in rust_files(root)? {
@@ -40,7 +40,7 @@ pub(crate) fn foreign(root: &Path) -> Result<(Vec<Source>, Vec<String>)> {
         let skipped = |name: &str| {
             name.starts_with('.') || matches!(name, "target" | "tests" | "test" | "benches" | "examples")
         };
-        if directories.any(skipped) {
+        if directories.any(skipped) || place.ends_with("/tests.rs") {
             continue;
         }
         match parse(&path) {

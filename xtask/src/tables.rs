@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use crate::finding::{Finding, Report};
 
 pub mod book;
+pub mod calls_over_time;
 pub mod command_line;
 pub mod configuration;
 pub mod dependencies;
@@ -38,6 +39,7 @@ pub struct Page {
 
 /// Every generated page.
 pub const PAGES: &[Page] = &[
+    Page { path: "docs/src/concepts/calls-over-time.svg", render: |_| Ok(calls_over_time::render()) },
     Page { path: "docs/src/reference/command-line.md", render: |_| Ok(command_line::render()) },
     Page { path: "docs/src/reference/configuration.md", render: |_| Ok(configuration::render()) },
     Page { path: "docs/src/reference/errors.md", render: |_| errors::render() },

@@ -104,11 +104,27 @@ pub fn run(policy: &RetryPolicy, settings: Settings) -> Cost {
     let mut random = Random::new(settings.seed);
     let (times, calls): (Vec<f64>, Vec<f64>) = (0..settings.trials)
         .map(|_| {
-            let trial = Trial::run(policy, settings.clients, &mut random);
+            let mut ignored = |_| {};
+            let trial = Trial::run(policy, settings.clients, &mut random, &mut ignored);
             (trial.end.saturating_since(Moment::ORIGIN).as_secs_f64() * 1_000.0, f64::from(trial.calls))
         })
         .unzip();
     Cost { time_ms: Estimate::of(&times), calls: Estimate::of(&calls) }
+}
+
+/// The mean number of calls that arrive in each of the first `bins` spans of length `bin`, over the trials of [`run`].
+pub fn calls_over_time(policy: &RetryPolicy, settings: Settings, bin: Duration, bins: usize) -> Vec<f64> {
+    let mut random = Random::new(settings.seed);
+    let mut counts = vec![0.0; bins];
+    for _ in 0..settings.trials {
+        Trial::run(policy, settings.clients, &mut random, &mut |at| {
+            let index = at.saturating_since(Moment::ORIGIN).as_nanos() / bin.as_nanos().max(1);
+            if let Some(count) = usize::try_from(index).ok().and_then(|index| counts.get_mut(index)) {
+                *count += 1.0 / f64::from(settings.trials);
+            }
+        });
+    }
+    counts
 }
 
 /// What arrives where; a client is named by its index.
@@ -130,10 +146,11 @@ struct Client {
     previous_delay: Duration,
 }
 
-#[derive(Debug)]
 struct Trial<'a> {
     policy: &'a RetryPolicy,
     random: &'a mut Random,
+    /// Told of each write that arrives.
+    on_call: &'a mut dyn FnMut(Moment),
     agenda: Agenda<Message>,
     clients: Vec<Client>,
     version: u32,
@@ -142,11 +159,17 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn run(policy: &'a RetryPolicy, clients: u32, random: &'a mut Random) -> Self {
+    fn run(
+        policy: &'a RetryPolicy,
+        clients: u32,
+        random: &'a mut Random,
+        on_call: &'a mut dyn FnMut(Moment),
+    ) -> Self {
         let client = Client { failures: 0, previous_delay: policy.initial_backoff };
         let mut trial = Self {
             policy,
             random,
+            on_call,
             agenda: Agenda::new(),
             clients: vec![client; clients as usize],
             version: 0,
@@ -172,6 +195,7 @@ impl<'a> Trial<'a> {
             }
             Message::Write(client, version) => {
                 self.calls += 1;
+                (self.on_call)(now);
                 let accepted = version == self.version;
                 self.version += u32::from(accepted);
                 self.send(now, if accepted { Message::Accepted } else { Message::Rejected(client) });
@@ -216,6 +240,17 @@ mod tests {
         assert!((cost.time_ms.mean - 40.0).abs() < 4.0 * cost.time_ms.standard_error, "{cost:?}");
         // Four independent ways of 2 ms deviation each.
         assert!((cost.time_ms.deviation - 4.0).abs() < 0.4, "{cost:?}");
+    }
+
+    #[test]
+    fn calls_over_time_are_the_calls_of_the_same_trials() {
+        let settings = Settings { clients: 10, trials: 20, seed: 3 };
+        let policy = Strategy::Full.policy();
+        let spans = calls_over_time(&policy, settings, Duration::from_millis(100), 100);
+        let calls = run(&policy, settings).calls.mean;
+        assert!((spans.iter().sum::<f64>() - calls).abs() < 1e-6, "{spans:?} are not {calls}");
+        // The first writes arrive after three ways of the network, all within the first span.
+        assert!(spans[0] >= 10.0 && spans[99] == 0.0);
     }
 
     #[test]

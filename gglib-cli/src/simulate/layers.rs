@@ -90,6 +90,15 @@ pub struct Outcome {
 /// assert_eq!(layers::run(settings, Restraint::OneLayer).calls, 4_000);
 /// ```
 pub fn run(settings: Settings, restraint: Restraint) -> Outcome {
+    let requests = each(settings, restraint);
+    Outcome {
+        calls: requests.iter().map(|request| request.calls).sum(),
+        succeeded: requests.iter().map(|request| request.succeeded).sum(),
+    }
+}
+
+/// As [`run`], request by request, in their order.
+pub fn each(settings: Settings, restraint: Restraint) -> Vec<Outcome> {
     let rules = rules(settings.attempts);
     let target = || Target {
         budget: restraint.has_budgets().then(|| RetryBudget::new(budget(&rules.policy))),
@@ -101,14 +110,16 @@ pub fn run(settings: Settings, restraint: Restraint) -> Outcome {
         random: Random::new(settings.seed),
         calls: 0,
     };
+    let mut outcomes = Vec::new();
     let mut now = Moment::ORIGIN;
-    let mut succeeded = 0;
     for _ in 0..settings.requests {
+        let before = bottom.calls;
         let mut request = Request { rules: &rules, restraint, now, bottom: &mut bottom };
-        succeeded += u32::from(request.pass(&mut targets, RetriesAbove::NONE).is_ok());
+        let succeeded = request.pass(&mut targets, RetriesAbove::NONE).is_ok();
+        outcomes.push(Outcome { calls: bottom.calls - before, succeeded: u32::from(succeeded) });
         now = now.saturating_add(PAUSE);
     }
-    Outcome { calls: bottom.calls, succeeded }
+    outcomes
 }
 
 /// Without delays and limits of time.

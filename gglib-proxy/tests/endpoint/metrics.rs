@@ -66,11 +66,18 @@ fn snapshot() -> Snapshot {
         uptime: Duration::from_secs(9),
         pid: None,
         address: None,
+        estimated: None,
+        measured: None,
+        pinned: false,
     };
-    let queue =
-        QueueSnapshot { model: ModelName::new(MODEL), waiting: 5, oldest_wait: Duration::from_millis(1500) };
-    let totals = Totals { loads: 4, failed_loads: 3, swaps: 2, crashes: 1 };
-    Snapshot { engines: vec![engine], queue: vec![queue], totals }
+    let queue = QueueSnapshot {
+        model: ModelName::new(MODEL),
+        waiting: 5,
+        oldest_wait: Duration::from_millis(1500),
+        estimate: None,
+    };
+    let totals = Totals { loads: 4, failed_loads: 3, swaps: 2, crashes: 1, ..Totals::default() };
+    Snapshot { engines: vec![engine], queue: vec![queue], breakers: Vec::new(), totals }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The command line of `gglib retry`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,9 +30,8 @@ pub(crate) enum Retry {
 pub(crate) struct Table {
     #[command(flatten)]
     pub(crate) preset: Preset,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,9 +50,8 @@ pub(crate) struct Explain {
     pub(crate) unit: f64,
     #[command(flatten)]
     pub(crate) preset: Preset,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -78,12 +77,12 @@ pub(crate) struct Contention {
     /// Repetitions, over which the means are taken
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) trials: u32,
-    /// Where the random numbers begin
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) random: Random,
+    #[command(flatten)]
+    pub(crate) picture: Picture,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -105,12 +104,12 @@ pub(crate) struct Layers {
     /// Original requests, one every millisecond
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) requests: u32,
-    /// Where the random numbers begin
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) random: Random,
+    #[command(flatten)]
+    pub(crate) picture: Picture,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -127,9 +126,10 @@ pub(crate) struct Overload {
     /// How long
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=600))]
     pub(crate) seconds: u16,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) picture: Picture,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -155,12 +155,12 @@ pub(crate) struct Startup {
     pub(crate) hint: Hint,
     #[command(flatten)]
     pub(crate) preset: Preset,
-    /// Where the random numbers begin
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) random: Random,
+    #[command(flatten)]
+    pub(crate) picture: Picture,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, clap::Args)]
@@ -170,12 +170,34 @@ pub(crate) struct Replay {
     pub(crate) trace: Arc<[Answer]>,
     #[command(flatten)]
     pub(crate) preset: Preset,
-    /// Where the random numbers begin
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) random: Random,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// How what comes out is written.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Output {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where chance comes from.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Random {
+    /// Where the random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// Whether there is a picture.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Picture {
+    /// Write a picture of the calls over time as well, as SVG
+    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 /// Which policy.
@@ -208,6 +230,16 @@ fn hint_parser() -> impl TypedValueParser<Value = Hint> {
 fn trace(path: &str) -> Result<Arc<[Answer]>, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     replay::parse(&text).map(Arc::from).map_err(|error| error.to_string())
+}
+
+fn svg(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+    if is_svg {
+        return Ok(path);
+    }
+    Err("a plot is an SVG, and its file ends in .svg; for a PNG, convert that, say with `rsvg-convert`"
+        .to_owned())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -11,7 +11,7 @@ use super::text::{self, seconds};
 pub(super) fn show(args: &Explain) -> String {
     let case = Case::new(args);
     let end = case.end();
-    if args.json {
+    if args.output.json {
         return format!("{}\n", json(args, &case, &end));
     }
     let mut lines = vec![text::policy(&args.preset.rules)];

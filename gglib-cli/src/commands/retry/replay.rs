@@ -8,11 +8,11 @@ use crate::simulate::{percentile, replay};
 
 pub(super) fn show(args: &Replay) -> String {
     let rules = &args.preset.rules;
-    let outcome = replay::run(rules, &args.trace, args.seed);
+    let outcome = replay::run(rules, &args.trace, args.random.seed);
     let requests = f64::from(outcome.requests.max(1));
     let load = f64::from(outcome.attempts) / requests;
     let succeeded = outcome.added.len();
-    if args.json {
+    if args.output.json {
         let added = |percent| percentile(&outcome.added, percent).map(|time| time.as_secs_f64());
         let result = json!({
             "policy": text::policy_json(rules),

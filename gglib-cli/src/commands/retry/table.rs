@@ -14,7 +14,7 @@ const UNITS: [f64; 3] = [0.0, 0.5, 0.875];
 
 pub(super) fn show(args: &Table) -> String {
     let rules = &args.preset.rules;
-    if args.json {
+    if args.output.json {
         let decisions = decisions(&rules.policy);
         return format!("{}\n", json!({ "policy": text::policy_json(rules), "decisions": decisions }));
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use proc_macro2::Span;
 use proc_macro2::TokenStream;
 use syn::visit::{self, Visit};
 use syn::{
@@ -10,10 +9,16 @@ use syn::{
     ExprLoop, ExprMethodCall, ExprPath, ExprWhile, Item, Local, Macro, Member, PatIdent,
 };
 
-use super::graph::{Call, Callee};
+use super::graph::Callee;
 use super::visit::Function;
 use super::{names, tokens, waits};
 use crate::imports::Imports;
+use notes::line;
+
+pub(super) use notes::Body;
+
+mod callee;
+mod notes;
 
 /// What `block`, the body of a function, does.
 pub(super) fn facts(block: &Block, imports: &Imports) -> Function {
@@ -27,205 +32,6 @@ pub(super) fn macro_facts(definition: &TokenStream, imports: &Imports) -> Functi
     let mut body = Body::new(imports);
     tokens::scan(&mut body, definition.clone(), false);
     body.finish()
-}
-
-/// The walk through one body.
-pub(super) struct Body<'a> {
-    imports: &'a Imports,
-    facts: Function,
-    /// The loops around the current expression, outermost first.
-    loops: Vec<Loop>,
-    /// Variables that hold a timer which nobody has awaited yet.
-    timers: HashSet<String>,
-    enclosing_awaits: usize,
-    /// How many spawning calls are around the current expression.
-    spawns: usize,
-    /// The requests sent so far in each block or arm around the current expression.
-    sent: Vec<Vec<Expr>>,
-}
-
-struct Loop {
-    line: usize,
-    waits: bool,
-    awaits: bool,
-}
-
-impl<'a> Body<'a> {
-    fn new(imports: &'a Imports) -> Self {
-        Self {
-            imports,
-            facts: Function::default(),
-            loops: Vec::new(),
-            timers: HashSet::new(),
-            enclosing_awaits: 0,
-            spawns: 0,
-            sent: Vec::new(),
-        }
-    }
-
-    fn finish(self) -> Function {
-        let mut facts = self.facts;
-        for lines in [
-            &mut facts.waits,
-            &mut facts.waiting_loops,
-            &mut facts.awaiting_loops,
-            &mut facts.decides,
-            &mut facts.resends,
-            &mut facts.counters,
-        ] {
-            lines.sort_unstable();
-            lines.dedup();
-        }
-        facts
-    }
-
-    pub(super) fn enter_loop(&mut self, at: Span) {
-        self.facts.acts = true;
-        self.loops.push(Loop { line: line(at), waits: false, awaits: false });
-    }
-
-    pub(super) fn leave_loop(&mut self) {
-        if let Some(left) = self.loops.pop() {
-            if left.waits {
-                self.facts.waiting_loops.push(left.line);
-            }
-            if left.awaits {
-                self.facts.awaiting_loops.push(left.line);
-            }
-        }
-    }
-
-    pub(super) fn note_await(&mut self) {
-        self.facts.acts = true;
-        self.loops.iter_mut().for_each(|around| around.awaits = true);
-    }
-
-    /// Takes note of a call of `name`; `arguments` counts the receiver.
-    pub(super) fn note_call(&mut self, name: &str, at: Span, arguments: usize, awaited: bool) {
-        if waits::is_wait(name, arguments, awaited) {
-            self.facts.sleeps |= self.spawns == 0 && !waits::bounds(name);
-            self.note_wait(at);
-        }
-        if waits::drives_sequence(name, arguments) {
-            self.facts.decides.push(line(at));
-        }
-    }
-
-    /// Takes note of whom a call calls, unless it is spawned and so nobody waits for it.
-    pub(super) fn note_callee(&mut self, callee: Callee, at: Span) {
-        if self.spawns == 0 {
-            let in_loop = self.loops.last().map(|around| around.line);
-            self.facts.calls.push(Call { line: line(at), in_loop, callee });
-        }
-    }
-
-    /// Takes note of a variable that a loop binds or changes.
-    pub(super) fn note_changed(&mut self, variable: &str, at: Span) {
-        if !self.loops.is_empty() && names::counts(variable) {
-            self.facts.counters.push(line(at));
-        }
-    }
-
-    /// Takes note of a name in an awaited expression that is not a call.
-    pub(super) fn note_awaited_name(&mut self, name: &str, at: Span) {
-        if waits::names_timer(name) || self.timers.contains(name) {
-            self.facts.sleeps |= self.spawns == 0;
-            self.note_wait(at);
-        }
-    }
-
-    pub(super) fn note_decide(&mut self, name: &str, at: Span) {
-        if waits::is_decide(name) {
-            self.facts.decides.push(line(at));
-        }
-    }
-
-    /// The last segment of what `name` was imported as.
-    pub(super) fn real_name(&self, name: &str) -> String {
-        self.imports.resolve_names(vec![name.to_owned()]).pop().unwrap_or_default()
-    }
-
-    /// Takes note of a request, which is sent again when the same one was sent before it, or when a loop sends
-    /// copies of it.
-    fn note_send(&mut self, request: Expr, copies: bool, at: Span) {
-        let again = self.sent.iter().flatten().any(|sent| *sent == request);
-        if again || copies && !self.loops.is_empty() {
-            self.facts.resends.push(line(at));
-        }
-        if let Some(scope) = self.sent.last_mut() {
-            scope.push(request);
-        }
-    }
-
-    fn note_assigned(&mut self, target: &Expr) {
-        match target {
-            Expr::Path(path) => {
-                if let Some(variable) = path.path.get_ident() {
-                    self.note_changed(&variable.to_string(), variable.span());
-                }
-            }
-            Expr::Field(ExprField { member: Member::Named(name), .. }) => {
-                self.note_changed(&name.to_string(), name.span());
-            }
-            Expr::Unary(inner) => self.note_assigned(&inner.expr),
-            _ => {}
-        }
-    }
-
-    /// Walks what stands in a call of `name`.
-    fn within_call(&mut self, name: Option<&str>, walk: impl FnOnce(&mut Self)) {
-        let spawns = usize::from(name.is_some_and(|name| name.starts_with("spawn")));
-        self.spawns += spawns;
-        walk(self);
-        self.spawns -= spawns;
-    }
-
-    fn note_wait(&mut self, at: Span) {
-        self.facts.waits.push(line(at));
-        self.loops.iter_mut().for_each(|around| around.waits = true);
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.enclosing_awaits > 0
-    }
-
-    /// Name and place of what a call calls.
-    fn callee(&self, function: &Expr) -> Option<(String, Span)> {
-        match function {
-            Expr::Path(path) => {
-                let last = path.path.segments.last()?;
-                Some((self.imports.resolve(&path.path).pop()?, last.ident.span()))
-            }
-            Expr::Field(ExprField { member: Member::Named(name), .. }) => {
-                Some((name.to_string(), name.span()))
-            }
-            Expr::Paren(inner) => self.callee(&inner.expr),
-            _ => None,
-        }
-    }
-
-    /// Whether `value` is a timer that is still to be awaited.
-    fn is_timer(&self, value: &Expr) -> bool {
-        match value {
-            Expr::Call(call) => {
-                let name = self.callee(&call.func);
-                name.is_some_and(|(name, _)| waits::makes_timer(&name, call.args.len()))
-                    || call.args.iter().any(|argument| self.is_timer(argument))
-            }
-            Expr::MethodCall(call) => {
-                let adapter = matches!(call.method.to_string().as_str(), "boxed" | "fuse" | "shared");
-                waits::makes_timer(&call.method.to_string(), call.args.len() + 1)
-                    || adapter && self.is_timer(&call.receiver)
-            }
-            Expr::Closure(closure) => self.is_timer(&closure.body),
-            Expr::Paren(inner) => self.is_timer(&inner.expr),
-            Expr::Reference(inner) => self.is_timer(&inner.expr),
-            Expr::Macro(call) => tokens::calls(&call.mac.tokens)
-                .iter()
-                .any(|(name, arguments)| waits::makes_timer(&self.real_name(name), *arguments)),
-            _ => false,
-        }
-    }
 }
 
 impl Visit<'_> for Body<'_> {
@@ -399,10 +205,6 @@ impl Visit<'_> for Names<'_> {
         self.0.insert(pat.ident.to_string());
         visit::visit_pat_ident(self, pat);
     }
-}
-
-fn line(at: Span) -> usize {
-    at.start().line
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! with the way they do it.
 //!
 //! **A retry** is a loop after some of whose failures (an `Err`, `is_err()`, the other side of an `Ok`) another turn
-//! follows, and which success leaves; or one that sleeps and names a status that asks for another try. Waiting for
+//! follows, and which success ends; or one that sleeps and names a status that asks for another try. Waiting for
 //! a condition is none. What is said about each is in [`rules`]; a tree that does not parse in part is linted in
 //! the rest.
 

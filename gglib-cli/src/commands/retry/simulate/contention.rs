@@ -3,17 +3,19 @@
 use serde_json::{Value, json};
 
 use super::super::args::Contention;
-use crate::simulate::Estimate;
+use crate::error::CliError;
 use crate::simulate::contention::{self, Cost, Settings, Strategy};
+use crate::simulate::{Estimate, plots};
 
-pub(super) fn show(args: &Contention) -> String {
-    let settings = Settings { clients: args.clients, trials: args.trials, seed: args.seed };
+pub(super) fn show(args: &Contention) -> Result<String, CliError> {
+    let settings = Settings { clients: args.clients, trials: args.trials, seed: args.random.seed };
     let strategies = args.strategy.map_or(Strategy::ALL.to_vec(), |strategy| vec![strategy]);
     let costs: Vec<(Strategy, Cost)> = strategies
         .into_iter()
         .map(|strategy| (strategy, contention::run(&strategy.policy(), settings)))
         .collect();
-    if args.json { format!("{}\n", json(settings, &costs)) } else { text(settings, &costs) }
+    args.picture.write(|| plots::contention(settings, &costs))?;
+    Ok(if args.output.json { format!("{}\n", json(settings, &costs)) } else { text(settings, &costs) })
 }
 
 fn text(settings: Settings, costs: &[(Strategy, Cost)]) -> String {

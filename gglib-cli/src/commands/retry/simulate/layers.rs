@@ -3,18 +3,21 @@
 use serde_json::{Value, json};
 
 use super::super::args::Layers;
+use crate::error::CliError;
 use crate::simulate::layers::{self, Outcome, Restraint, Settings};
+use crate::simulate::plots;
 
-pub(super) fn show(args: &Layers) -> String {
+pub(super) fn show(args: &Layers) -> Result<String, CliError> {
     let settings = Settings {
         layers: args.count,
         attempts: args.attempts,
         requests: args.requests,
         failing_percent: args.failing,
-        seed: args.seed,
+        seed: args.random.seed,
     };
     let results = Restraint::ALL.map(|restraint| (restraint, layers::run(settings, restraint)));
-    if args.json { format!("{}\n", json(settings, &results)) } else { text(settings, &results) }
+    args.picture.write(|| plots::layers(settings))?;
+    Ok(if args.output.json { format!("{}\n", json(settings, &results)) } else { text(settings, &results) })
 }
 
 fn text(settings: Settings, results: &[(Restraint, Outcome)]) -> String {

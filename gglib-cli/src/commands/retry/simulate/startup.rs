@@ -7,27 +7,28 @@ use serde_json::{Value, json};
 
 use super::super::args::Startup;
 use super::super::text::seconds;
-use crate::simulate::percentile;
+use crate::error::CliError;
 use crate::simulate::startup::{self, Bounds, Outcome, Settings};
+use crate::simulate::{percentile, plots};
 
 /// Rows of the table, and the width of the longest bar.
 const ROWS: usize = 20;
 const BAR: usize = 50;
 
-pub(super) fn show(args: &Startup) -> String {
-    let outcome = startup::run(
-        &args.preset.rules,
-        Settings {
-            clients: args.clients,
-            load: args.load,
-            service: args.service,
-            parallel: args.parallel,
-            bounds: Bounds { queue: args.queue as usize, ..Bounds::default() },
-            hint: args.hint,
-            seed: args.seed,
-        },
-    );
-    if args.json { format!("{}\n", json(args, &outcome)) } else { text(args, &outcome) }
+pub(super) fn show(args: &Startup) -> Result<String, CliError> {
+    let settings = Settings {
+        clients: args.clients,
+        load: args.load,
+        service: args.service,
+        parallel: args.parallel,
+        bounds: Bounds { queue: args.queue as usize, ..Bounds::default() },
+        hint: args.hint,
+        seed: args.random.seed,
+    };
+    let rules = &args.preset.rules;
+    let outcome = startup::run(rules, settings);
+    args.picture.write(|| plots::startup(rules.name, settings, &outcome))?;
+    Ok(if args.output.json { format!("{}\n", json(args, &outcome)) } else { text(args, &outcome) })
 }
 
 fn text(args: &Startup, outcome: &Outcome) -> String {
@@ -44,7 +45,7 @@ fn text(args: &Startup, outcome: &Outcome) -> String {
             args.preset.rules.name,
             args.queue,
             args.hint.as_str(),
-            args.seed
+            args.random.seed
         ),
         String::new(),
         format!("{:>7}{:>10}", "second", "calls"),
@@ -73,7 +74,7 @@ fn json(args: &Startup, outcome: &Outcome) -> Value {
         "policy": args.preset.rules.name,
         "hint": args.hint.as_str(),
         "clients": args.clients,
-        "seed": args.seed,
+        "seed": args.random.seed,
         "answered": outcome.answered.len(),
         "answered_p50_s": time(50),
         "answered_p99_s": time(99),

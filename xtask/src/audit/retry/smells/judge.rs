@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use syn::visit::{self, Visit};
-use syn::{Block, Expr, ExprMethodCall, Item, Lit};
+use syn::{Block, Expr, ExprIf, ExprMethodCall, Item, Lit};
 
 use super::super::graph::{Call, Callee};
 use super::super::names;
@@ -11,11 +11,26 @@ use super::super::visit::Function;
 use super::flow::{Flows, RANDOM};
 use super::repetition::{self, Repetition, Sleep};
 use super::rules::{self, Rule};
-use super::syntax::{mentions, words, words_of_block};
+use super::syntax::{mentions, turns_away, words, words_of_block};
 use crate::imports::Imports;
 
 /// Words that say that time bounds the loop, or that somebody can end it from outside.
 const BOUNDED_BY_TIME: &[&str] = &["deadline", "elapsed", "timeout", "expire", "until", "cancel", "shutdown"];
+
+/// Words for the time of one attempt, which does not bound all of them.
+const TIMES_ONE_OUT: &[&str] = &["timeout", "timeout_at"];
+
+/// Words that say that attempts are limited, if by somebody else.
+const LIMITS: &[&str] = &[
+    "exhaust",
+    "max_retr",
+    "max_attempt",
+    "max_tries",
+    "max_reconnect",
+    "maxretr",
+    "maxattempt",
+    "maxreconnect",
+];
 
 /// Words that say that a longest delay exists.
 const CAPS: &[&str] = &["clamp", "max", "cap", "ceil"];
@@ -62,8 +77,12 @@ pub(super) fn smells(candidate: &Candidate<'_>) -> Vec<Smell> {
         Callee::Path(path) => path.last().is_some_and(|name| name == candidate.name),
         Callee::Method(_) | Callee::Macro(_) => false,
     };
-    if candidate.facts.recurs && candidate.facts.sleeps && fails {
-        found.extend(candidate.facts.calls.iter().find(own_call).map(|call| (call.line, rules::RECURSION)));
+    // A future that polls itself once more has made progress.
+    let polls = candidate.name.starts_with("poll");
+    if candidate.facts.recurs && fails && !polls {
+        let own = candidate.facts.calls.iter().find(own_call).map(|call| call.line);
+        let line = own.or_else(|| candidate.facts.waiting_loops.first().copied());
+        found.extend(line.map(|line| (line, rules::RECURSION)));
     }
     if retries || mentions(&around, &["backoff", "delay"]) {
         found.extend(flows.jitter_after_cap.iter().map(|line| (*line, rules::JITTER_AFTER_CAP)));
@@ -73,7 +92,7 @@ pub(super) fn smells(candidate: &Candidate<'_>) -> Vec<Smell> {
     let in_retry = |line: usize| {
         loops.iter().any(|l| (l.line..=l.last_line).contains(&line) && is_retry(l, !l.sleeps.is_empty()))
     };
-    let texts = Texts::of(candidate.body);
+    let texts = Texts::of(candidate.body, !decides || !loops.is_empty());
     found.extend(
         texts.into_iter().filter(|line| decides || in_retry(*line)).map(|line| (line, rules::MESSAGE_TEXT)),
     );
@@ -99,7 +118,7 @@ fn is_retry(repetition: &Repetition, sleeps: bool) -> bool {
         && (mentions(&repetition.words, &["should_retry", "is_retryable", "is_transient"])
             || BUSY.iter().any(|word| repetition.words.contains(*word)));
     let outcome = &repetition.outcome;
-    outcome.failure_stays && (outcome.success_leaves || repetition.counts)
+    outcome.failure_stays && (outcome.success_ends || repetition.counts)
         || by_status && outcome.success_leaves
 }
 
@@ -109,8 +128,17 @@ fn of_loop(repetition: &Repetition, helped: bool, flows: &Flows, around: &BTreeS
         return Vec::new();
     }
     let line = repetition.line;
-    let bounded_by_time = mentions(&repetition.words, BOUNDED_BY_TIME);
+    let by_time = |word: &&String| !(repetition.times_out && TIMES_ONE_OUT.contains(&word.as_str()));
+    let of_all = repetition.words.iter().filter(by_time).cloned().collect();
+    let bounded_by_time = mentions(&of_all, BOUNDED_BY_TIME);
+    let limited = repetition.limited || mentions(&repetition.words, LIMITS);
     let mut found = Vec::new();
+    if !sleeps && repetition.times_out && repetition.outcome.success_ends {
+        if !limited && !bounded_by_time {
+            found.push((line, rules::UNBOUNDED_RETRY));
+        }
+        return found;
+    }
     if !sleeps {
         let asks = repetition.awaits
             && !mentions(&repetition.words, &["sleep", "delay", "backoff", "tick", "timer"]);
@@ -142,9 +170,9 @@ fn of_loop(repetition: &Repetition, helped: bool, flows: &Flows, around: &BTreeS
     }
     let runs_out =
         mentions(&repetition.words, &["next_backoff", "next_delay"]) || repetition.words.contains("next");
-    if !repetition.limited && !bounded_by_time && !runs_out {
+    if !limited && !bounded_by_time && !runs_out {
         found.push((line, rules::UNBOUNDED_RETRY));
-    } else if repetition.limited && !bounded_by_time {
+    } else if limited && !bounded_by_time {
         found.push((line, rules::NO_DEADLINE));
     }
     let busy = BUSY.iter().any(|word| repetition.words.contains(*word));
@@ -159,18 +187,35 @@ fn of_loop(repetition: &Repetition, helped: bool, flows: &Flows, around: &BTreeS
 }
 
 /// Lines at which the text of a message is searched.
-struct Texts(Vec<usize>);
+struct Texts {
+    lines: Vec<usize>,
+    /// Only what turns control away counts: the function as a whole is no decision.
+    in_loop: bool,
+}
 
 impl Texts {
-    fn of(body: &Block) -> Vec<usize> {
-        let mut texts = Self(Vec::new());
+    fn of(body: &Block, in_loop: bool) -> Vec<usize> {
+        let mut texts = Self { lines: Vec::new(), in_loop };
         texts.visit_block(body);
-        texts.0
+        texts.lines
     }
 }
 
 impl Visit<'_> for Texts {
     fn visit_item(&mut self, _: &Item) {}
+
+    /// A branch that goes on straight on has not decided about a retry.
+    fn visit_expr_if(&mut self, branch: &ExprIf) {
+        let other = branch.else_branch.as_ref().map(|(_, other)| &**other);
+        let decides = turns_away(&branch.then_branch) || other.is_some() || !self.in_loop;
+        if decides {
+            self.visit_expr(&branch.cond);
+        }
+        self.visit_block(&branch.then_branch);
+        if let Some(other) = other {
+            self.visit_expr(other);
+        }
+    }
 
     fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
         let searches =
@@ -185,7 +230,7 @@ impl Visit<'_> for Texts {
             )
         });
         if searches && literal && of_error {
-            self.0.push(call.method.span().start().line);
+            self.lines.push(call.method.span().start().line);
         }
         visit::visit_expr_method_call(self, call);
     }

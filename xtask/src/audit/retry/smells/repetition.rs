@@ -8,8 +8,8 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    BinOp, Block, Expr, ExprAsync, ExprAwait, ExprBinary, ExprCall, ExprForLoop, ExprLoop, ExprMethodCall,
-    ExprWhile, Item, Lit, Local, Macro, Pat, PatIdent, Token,
+    BinOp, Block, Expr, ExprAsync, ExprAwait, ExprBinary, ExprCall, ExprClosure, ExprField, ExprForLoop,
+    ExprLoop, ExprMethodCall, ExprWhile, Item, Lit, Local, Macro, Member, Pat, PatIdent, Token,
 };
 
 use super::super::names;
@@ -47,20 +47,29 @@ pub(super) struct Repetition {
     /// A counter in it is named for tries.
     pub(super) counts: bool,
     pub(super) awaits: bool,
+    /// It bounds a request by time, and hence waits for nothing longer.
+    pub(super) times_out: bool,
     /// Lines that raise or shift by a counter, unchecked.
     pub(super) overflows: Vec<usize>,
 }
 
 /// Every loop in the function, nested functions apart, in order of its end.
 pub(super) fn of(body: &Block, imports: &Imports, is_async: bool) -> Vec<Repetition> {
-    let mut finder = Finder { imports, asynchronous: is_async, open: Vec::new(), found: Vec::new() };
+    let mut finder = Finder {
+        imports,
+        asynchronous: is_async,
+        naps: BTreeSet::new(),
+        open: Vec::new(),
+        found: Vec::new(),
+    };
     finder.visit_block(body);
     finder.found
 }
 
 /// The loops in the tokens of a `macro_rules!` definition, as far as they are Rust without the `$`.
 pub(super) fn of_macro(tokens: &TokenStream, imports: &Imports) -> Vec<Repetition> {
-    let mut finder = Finder { imports, asynchronous: false, open: Vec::new(), found: Vec::new() };
+    let mut finder =
+        Finder { imports, asynchronous: false, naps: BTreeSet::new(), open: Vec::new(), found: Vec::new() };
     finder.tokens(tokens.clone());
     finder.found
 }
@@ -68,6 +77,8 @@ pub(super) fn of_macro(tokens: &TokenStream, imports: &Imports) -> Vec<Repetitio
 struct Finder<'a> {
     imports: &'a Imports,
     asynchronous: bool,
+    /// Variables that hold a closure which sleeps.
+    naps: BTreeSet<String>,
     open: Vec<Repetition>,
     found: Vec<Repetition>,
 }
@@ -93,6 +104,7 @@ impl Finder<'_> {
             turns: None,
             counts,
             awaits: false,
+            times_out: false,
             overflows: Vec::new(),
         });
     }
@@ -104,10 +116,39 @@ impl Finder<'_> {
     fn sleep(&mut self, path: &[String], argument: Option<&Expr>, line: usize) {
         let name = path.last().map_or("", String::as_str);
         let (Some(innermost), Some(argument)) = (self.open.last_mut(), argument) else { return };
-        if matches!(name, "sleep" | "sleep_until" | "park_timeout" | "delay_for" | "sleep_ms") {
+        let made = path.len() > 1
+            && matches!((path[path.len() - 2].as_str(), name), ("Delay", "new") | ("Timer", "after"));
+        if made || matches!(name, "sleep" | "sleep_until" | "park_timeout" | "delay_for" | "sleep_ms") {
             let blocks_async = self.asynchronous && path.len() > 1 && path[path.len() - 2] == "thread";
             innermost.sleeps.push(Sleep { line, argument: argument.clone(), blocks_async });
         }
+    }
+
+    /// What is given up by the clock is a request, unless it waits for somebody's word.
+    fn time_out(&mut self, work: Option<&Expr>) {
+        const LISTENING: &[&str] = &[
+            "recv", "next", "read", "accept", "changed", "notified", "wait", "join", "lock", "acquire",
+            "poll",
+        ];
+        let listens = work.is_none_or(|work| mentions(&words(work), LISTENING));
+        if let (false, Some(around)) = (listens, self.open.last_mut()) {
+            around.times_out = true;
+        }
+    }
+
+    /// A closure that an iterator calls until it succeeds is the body of a loop.
+    fn iteration(&mut self, call: &ExprMethodCall, range: &Expr, closure: &ExprClosure) {
+        let seen = words(&closure.body);
+        let fails = ["ok", "err", "is_ok", "is_err", "Ok", "Err"].iter().any(|word| seen.contains(*word));
+        let outcome = if fails { outcome::of_closure() } else { Outcome::default() };
+        let bound = closure.inputs.iter().flat_map(words_of_pattern).collect();
+        self.enter(lines(call), outcome, seen, bound);
+        if let Some(opened) = self.open.last_mut() {
+            opened.limited = !is_endless(range);
+            opened.turns = literal_turns(range);
+        }
+        visit::visit_expr_closure(self, closure);
+        self.leave();
     }
 
     /// Loops and sleeps in the tokens of a macro.
@@ -157,6 +198,21 @@ fn without_dollars(token: TokenTree) -> TokenTree {
 
 fn lines(code: &impl Spanned) -> (usize, usize) {
     (code.span().start().line, code.span().end().line)
+}
+
+/// The range and the closure of `(0..3).find_map(|_| …)`: what is called again until one of its answers ends it.
+fn iteration(call: &ExprMethodCall) -> Option<(&Expr, &ExprClosure)> {
+    let ends = ["find", "find_map", "any", "position", "try_for_each", "try_fold"];
+    let range = match &*call.receiver {
+        Expr::Paren(inner) => &*inner.expr,
+        receiver => receiver,
+    };
+    match (range, call.args.last()) {
+        (Expr::Range(_), Some(Expr::Closure(closure))) if ends.iter().any(|name| call.method == name) => {
+            Some((range, closure))
+        }
+        _ => None,
+    }
 }
 
 /// The number of turns that `0..3` and its like have.
@@ -223,6 +279,11 @@ impl Visit<'_> for Finder<'_> {
 
     fn visit_local(&mut self, local: &Local) {
         if let Some(init) = &local.init {
+            if let Expr::Closure(closure) = &*init.expr
+                && words(&closure.body).contains("sleep")
+            {
+                self.naps.extend(words_of_pattern(&local.pat));
+            }
             visit::visit_local_init(self, init);
         }
     }
@@ -233,16 +294,32 @@ impl Visit<'_> for Finder<'_> {
     }
 
     fn visit_expr_call(&mut self, call: &ExprCall) {
+        if let Expr::Paren(inner) = &*call.func
+            && let Expr::Field(ExprField { member: Member::Named(name), .. }) = &*inner.expr
+        {
+            self.sleep(&[name.to_string()], call.args.first(), call.span().start().line);
+        }
         if let Expr::Path(path) = &*call.func {
+            if path.path.get_ident().is_some_and(|name| self.naps.contains(&name.to_string())) {
+                self.sleep(&["sleep".to_owned()], Some(&Expr::Call(call.clone())), call.span().start().line);
+            }
             let resolved = self.imports.resolve(&path.path);
             self.sleep(&resolved, call.args.first(), call.span().start().line);
+            if resolved.last().is_some_and(|name| name == "timeout" || name == "timeout_at") {
+                self.time_out(call.args.last());
+            }
         }
         visit::visit_expr_call(self, call);
     }
 
     fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
         let name = call.method.to_string();
-        self.sleep(std::slice::from_ref(&name), call.args.first(), call.method.span().start().line);
+        let line = call.method.span().start().line;
+        self.sleep(std::slice::from_ref(&name), call.args.first(), line);
+        if let ("tick", true, Some(around)) = (name.as_str(), call.args.is_empty(), self.open.last_mut()) {
+            let argument = (*call.receiver).clone();
+            around.sleeps.push(Sleep { line, argument, blocks_async: false });
+        }
         let raises = matches!(name.as_str(), "pow" | "powi");
         let exponent = call.args.first();
         if raises
@@ -252,7 +329,10 @@ impl Visit<'_> for Finder<'_> {
         {
             around.overflows.push(call.method.span().start().line);
         }
-        visit::visit_expr_method_call(self, call);
+        match iteration(call) {
+            Some((range, closure)) => self.iteration(call, range, closure),
+            None => visit::visit_expr_method_call(self, call),
+        }
     }
 
     fn visit_expr_binary(&mut self, binary: &ExprBinary) {

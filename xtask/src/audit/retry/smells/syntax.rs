@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{BinOp, Block, Expr, ExprBinary, ExprMethodCall, Macro, Pat, Stmt};
+use syn::{
+    BinOp, Block, Expr, ExprBinary, ExprBreak, ExprContinue, ExprMethodCall, ExprReturn, Lit, Macro, Pat,
+    Stmt,
+};
 
 /// The names and numbers in a piece of code, macros included.
 #[derive(Default)]
@@ -20,6 +23,7 @@ impl Visit<'_> for Words {
     }
 
     fn visit_macro(&mut self, mac: &Macro) {
+        self.visit_path(&mac.path);
         words_of_tokens(mac.tokens.clone(), &mut self.0);
     }
 }
@@ -127,6 +131,44 @@ pub(super) fn variant(pattern: &Pat) -> String {
         _ => return String::new(),
     };
     path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default()
+}
+
+/// Whether the code is a call of a function that says by its number how it went: `lock(fd) == 0`.
+pub(super) fn is_numbered(code: &Expr) -> Option<bool> {
+    let Expr::Binary(binary) = code else { return None };
+    let succeeds = match binary.op {
+        BinOp::Eq(_) => true,
+        BinOp::Ne(_) => false,
+        _ => return None,
+    };
+    let asks = |side: &Expr| match side {
+        Expr::Unsafe(block) => matches!(&block.block.stmts[..], [Stmt::Expr(Expr::Call(_), None)]),
+        side => matches!(side, Expr::Call(_)),
+    };
+    let zero = |side: &Expr| matches!(side, Expr::Lit(literal) if matches!(&literal.lit, Lit::Int(number) if number.base10_digits() == "0"));
+    let sides = [(&binary.left, &binary.right), (&binary.right, &binary.left)];
+    sides.into_iter().any(|(call, number)| asks(call) && zero(number)).then_some(succeeds)
+}
+
+/// Whether control leaves the straight way anywhere in the code: it returns, breaks or begins another turn.
+pub(super) fn turns_away(code: &Block) -> bool {
+    struct Turns(bool);
+    impl Visit<'_> for Turns {
+        fn visit_expr_return(&mut self, _: &ExprReturn) {
+            self.0 = true;
+        }
+
+        fn visit_expr_break(&mut self, _: &ExprBreak) {
+            self.0 = true;
+        }
+
+        fn visit_expr_continue(&mut self, _: &ExprContinue) {
+            self.0 = true;
+        }
+    }
+    let mut turns = Turns(false);
+    turns.visit_block(code);
+    turns.0
 }
 
 /// Whether a call with this name stands anywhere in the code.
