@@ -26,13 +26,7 @@ pub fn gguf(data: &[u8]) {
 }
 
 fn estimate(facts: &gguf::Facts) {
-    let spec = ModelSpec {
-        path: "m.gguf".into(),
-        aliases: Vec::new(),
-        context: Some(u32::MAX),
-        parallel: u32::MAX,
-        args: Vec::new(),
-    };
+    let spec = ModelSpec { context: Some(u32::MAX), parallel: u32::MAX, ..ModelSpec::new("m.gguf") };
     for context in [None, spec.context] {
         let options = EngineOptions::of(&ModelSpec { context, ..spec.clone() });
         for vram in [0, 8 << 30, u64::MAX] {

@@ -12,7 +12,7 @@
 //! | 5 % of the requests hang: 80.4 % are refused | here |
 //! | of a deadline of 30 s, 23 s and then 19 s are left | here; the deadline does not travel: OpenAI's protocol has no field for it, and only the layer above the endpoint retries |
 //! | a client throttles itself with p = (requests - 2 × accepted) / (requests + 1) | nowhere: that turns originals away at random, and our budget is about retries alone. A local client has one server and few requests, which its circuit breaker turns away with the time that is left |
-//! | servers count the attempts that they see, and say not to retry when most are retries | the proxy's budget per model: `endpoint/above` |
+//! | servers count the attempts that they see, and say not to retry when most are retries | the proxy's budget per model: `gglib-proxy/src/budgets.rs` |
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -14,9 +14,9 @@ use futures_util::StreamExt;
 use gglib_core::memory::{Memory, MemoryProbe, expected_after_stop};
 use gglib_core::model::gguf::{Facts, PerLayer};
 use gglib_core::model::{ModelName, ModelSpec};
-use gglib_core::ports::{Lease, Residency};
+use gglib_core::ports::Lease;
 use gglib_runtime::memory::{SystemProbe, estimate, facts, wait_for_memory};
-use gglib_testkit::engines::only_engine;
+use gglib_testkit::engines::{Enter, only_engine};
 use gglib_testkit::{Engines, real};
 use http::Request;
 use proptest::prelude::*;
@@ -81,13 +81,7 @@ async fn compare(probe: &dyn MemoryProbe, model: &Path, context: u32, parallel: 
 }
 
 fn spec(model: &Path, context: u32, parallel: u32) -> ModelSpec {
-    ModelSpec {
-        path: model.to_owned(),
-        aliases: Vec::new(),
-        context: Some(context),
-        parallel,
-        args: Vec::new(),
-    }
+    ModelSpec { context: Some(context), parallel, ..ModelSpec::new(model) }
 }
 
 /// A prompt of more than one batch.

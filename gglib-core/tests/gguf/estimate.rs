@@ -8,11 +8,10 @@ const MIB: u64 = 1 << 20;
 
 fn options(context: Option<u32>, parallel: u32, args: &[&str]) -> EngineOptions {
     EngineOptions::of(&ModelSpec {
-        path: "m.gguf".into(),
-        aliases: Vec::new(),
         context,
         parallel,
         args: args.iter().map(ToString::to_string).collect(),
+        ..ModelSpec::new("m.gguf")
     })
 }
 
