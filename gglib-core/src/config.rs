@@ -48,6 +48,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `[recovery]`
     pub recovery: Recovery,
+    /// `[slots]`
+    pub slots: Slots,
     /// `[retry]`: the rules of our clients; their policy is also the one behind our `Retry-After`.
     pub retry: RetryRules,
     /// `[models.*]`
@@ -125,6 +127,15 @@ pub struct Timeouts {
 pub struct Recovery {
     /// Relaunch a dead engine and send the request again, once.
     pub relaunch: bool,
+}
+
+/// `[slots]`: conversations that outlive their engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Whether they do.
+    pub enabled: bool,
+    /// What saved slots may take on the disk, in bytes.
+    pub disk_budget: u64,
 }
 
 impl Config {

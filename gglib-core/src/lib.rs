@@ -13,4 +13,5 @@ pub mod model;
 pub mod moment;
 pub mod ports;
 pub mod retry;
+pub mod slots;
 pub mod sse;

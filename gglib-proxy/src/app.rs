@@ -7,6 +7,7 @@ use gglib_core::config::{self, Timeouts};
 use gglib_core::model::Catalog;
 use gglib_core::ports::Residency;
 use gglib_core::retry::RetryPolicy;
+use gglib_core::slots::SlotWitness;
 
 use crate::counters::Counters;
 
@@ -52,11 +53,24 @@ pub struct App {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) slots: Option<Arc<dyn SlotWitness>>,
 }
 
 impl App {
     /// An endpoint for the models of `catalog`, whose engines `residency` provides.
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
-        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), counters: Arc::default() }
+        Self {
+            residency,
+            catalog: Arc::new(catalog),
+            settings: Arc::new(settings),
+            counters: Arc::default(),
+            slots: None,
+        }
+    }
+
+    /// Tells `witness` what engines are asked and what they had in their cache.
+    #[must_use]
+    pub fn with_slots(self, witness: Arc<dyn SlotWitness>) -> Self {
+        Self { slots: Some(witness), ..self }
     }
 }

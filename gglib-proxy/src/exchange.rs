@@ -141,7 +141,7 @@ async fn attempt(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    Attempt::new(request, &app.settings, sink).run(lease).await
+    Attempt::new(request, &app.settings, app.slots.as_deref(), sink).run(lease).await
 }
 
 async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

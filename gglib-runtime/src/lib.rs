@@ -5,3 +5,4 @@ pub mod completion;
 pub mod engine;
 pub mod http;
 pub mod install;
+pub mod slots;

@@ -11,7 +11,7 @@ use gglib_core::model::{Catalog, ModelName, ModelSpec};
 use gglib_core::ports::Residency;
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
-
+use gglib_runtime::slots::SlotStore;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Scripted, bins, fake_engine, real, until};
@@ -24,6 +24,8 @@ pub struct Engines {
     pub launch: LaunchSettings,
     /// Bounds of waiting; change them before [`start`](Self::start).
     pub admission: Settings,
+    /// Where slots are saved, if anywhere; change it before [`start`](Self::start).
+    pub slots: Option<Arc<SlotStore>>,
 }
 
 impl Engines {
@@ -50,7 +52,7 @@ impl Engines {
         };
         let admission =
             Settings { stall: Duration::from_secs(60), max_wait: Duration::from_secs(120), queue: 256 };
-        Self { models: BTreeMap::new(), launch, admission }
+        Self { models: BTreeMap::new(), launch, admission, slots: None }
     }
 
     /// Adds a model whose engine follows `script`.
@@ -75,6 +77,13 @@ impl Engines {
         self
     }
 
+    /// Saves the slots of engines in `directory`.
+    #[must_use]
+    pub fn saving_slots(self, directory: &Path, budget: u64) -> Self {
+        let slots = SlotStore::open(directory, budget).expect("nobody else uses the directory");
+        Self { slots: Some(Arc::new(slots)), ..self }
+    }
+
     /// The models, for the proxy.
     pub fn catalog(&self) -> Catalog {
         Catalog::new(self.models.clone())
@@ -82,7 +91,10 @@ impl Engines {
 
     /// Starts the pool. Its engines end when it is dropped and its leases are back, or with the test's runtime.
     pub fn start(&self) -> Arc<Pool> {
-        let launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
+        let mut launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
+        if let Some(slots) = &self.slots {
+            launcher = launcher.with_slots(Arc::clone(slots));
+        }
         Arc::new(Pool::start(launcher, self.catalog(), self.admission))
     }
 }

@@ -39,6 +39,7 @@ pub use self::{
     running::Running,
     script::{
         Death, End, Entry, Fault, Launch, Load, Log, Reply, SCRIPT_ENV_VAR, SCRIPT_FLAG, Script, Scripted,
+        SlotReply, SlotScript,
     },
     wait::until,
 };

@@ -177,6 +177,18 @@ pub const KEYS: &[Key] = &[
         "Relaunch an engine that died before the first content, once per request, and send the request again.",
     ),
     key(
+        "slots.enabled",
+        Kind::Bool,
+        "true",
+        "Save what an engine has read when it is stopped, and restore it when the model is loaded again.",
+    ),
+    key(
+        "slots.disk_budget",
+        Kind::Size,
+        "\"4GiB\"",
+        "What saved slots may take on the disk; the oldest go first. The one being saved comes on top.",
+    ),
+    key(
         "retry.preset",
         Kind::Text,
         "\"gglib\"",

@@ -9,7 +9,7 @@ use toml::Value;
 use super::error::ConfigError;
 use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
-use super::{Admission, Config, Engine, Recovery, Server, Timeouts, Transport, value};
+use super::{Admission, Config, Engine, Recovery, Server, Slots, Timeouts, Transport, value};
 use crate::model::{ModelName, ModelSpec};
 use crate::retry::{DEADLINE_ENV_VAR, MAX_ATTEMPTS_ENV_VAR, RetryPolicy, RetryRules, Warning, preset};
 
@@ -51,6 +51,10 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
             request: read.duration("timeouts.request"),
         },
         recovery: Recovery { relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true) },
+        slots: Slots {
+            enabled: read.value("slots.enabled").value.as_bool().unwrap_or(true),
+            disk_budget: read.parsed("slots.disk_budget", "a size", value::size),
+        },
         retry,
         warnings,
         models: models(&mut read, sources),
@@ -258,6 +262,7 @@ mod tests {
         assert_eq!(config.engine.binary, None);
         assert_eq!(config.engine.transport, Transport::Unix);
         assert_eq!(config.admission.queue, 256);
+        assert_eq!(config.slots, Slots { enabled: true, disk_budget: 4 << 30 });
         assert_eq!(config.timeouts.request, Duration::from_secs(45 * 60));
         assert_eq!(config.retry, preset::gglib());
         assert!(config.models.is_empty() && config.warnings.is_empty());

@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{ByteStream, Lease, Liveness};
+use gglib_core::slots::{Conversation, PromptCounts, SlotWitness};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -28,6 +29,7 @@ const AFTERWORD: Duration = Duration::from_secs(2);
 pub(super) struct Attempt<'a, S> {
     request: &'a ChatRequest,
     settings: &'a Settings,
+    witness: Option<&'a dyn SlotWitness>,
     sink: &'a mut S,
     started: Instant,
     /// When the engine last got on: with the prompt, the content or the end.
@@ -39,14 +41,22 @@ pub(super) struct Attempt<'a, S> {
     held: Vec<Bytes>,
     /// Whether a chunk that names the role is held or has been handed on.
     has_role: bool,
+    /// What the engine had of the prompt in its cache.
+    counts: Option<PromptCounts>,
 }
 
 impl<'a, S: Sink> Attempt<'a, S> {
-    pub(super) fn new(request: &'a ChatRequest, settings: &'a Settings, sink: &'a mut S) -> Self {
+    pub(super) fn new(
+        request: &'a ChatRequest,
+        settings: &'a Settings,
+        witness: Option<&'a dyn SlotWitness>,
+        sink: &'a mut S,
+    ) -> Self {
         let started = Instant::now();
         Self {
             request,
             settings,
+            witness,
             sink,
             started,
             progress: started,
@@ -54,10 +64,14 @@ impl<'a, S: Sink> Attempt<'a, S> {
             processed: 0,
             held: Vec::new(),
             has_role: false,
+            counts: None,
         }
     }
 
     pub(super) async fn run(mut self, lease: &dyn Lease) -> Result<(), Failure> {
+        if let Some(witness) = self.witness {
+            witness.asked(lease.generation());
+        }
         let response = self.send(lease).await?;
         if response.status() != StatusCode::OK {
             return Err(Failure::Answered(answered::to_error(response, &self.settings.retry).await));
@@ -70,7 +84,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
             while let Some(event) = events.next_event() {
                 self.take(event).await?;
                 if self.state.is_done() {
-                    return self.verdict();
+                    return self.verdict(lease);
                 }
             }
         }
@@ -78,7 +92,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
         while let Some(event) = events.next_event() {
             self.take(event).await?;
         }
-        self.verdict()
+        self.verdict(lease)
     }
 
     async fn send(&self, lease: &dyn Lease) -> Result<Response<ByteStream>, Failure> {
@@ -140,6 +154,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
             Failure::Answered(answered::with_advice(error, &HeaderMap::new(), &self.settings.retry))
         })?;
         if let Frame::Chunk(probe) = frame {
+            self.counts = probe.counts.or(self.counts);
             self.hand_on(&probe, data).await?;
             // After the client has taken it: how long that took is not the engine's affair.
             if self.is_progress(&probe) {
@@ -191,9 +206,14 @@ impl<'a, S: Sink> Attempt<'a, S> {
         S::HANDS_ON && self.has_content()
     }
 
-    fn verdict(self) -> Result<(), Failure> {
+    fn verdict(self, lease: &dyn Lease) -> Result<(), Failure> {
         let committed = self.is_committed();
-        self.state.end().map_err(|error| Failure::Incomplete { error, committed })
+        self.state.end().map_err(|error| Failure::Incomplete { error, committed })?;
+        if let (Some(witness), Some(counts)) = (self.witness, self.counts) {
+            let conversation = Conversation::of(&self.request.body);
+            witness.answered(lease.generation(), conversation.as_ref(), counts);
+        }
+        Ok(())
     }
 
     fn silent(&self, code: ErrorCode, what: &str, limit: Duration) -> Failure {

@@ -5,6 +5,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use gglib_core::admission::{EngineSnapshot, QueueSnapshot};
 use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::model::ModelName;
+use gglib_core::slots::SlotsSnapshot;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -20,6 +22,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
     };
     let counters = &app.counters;
     let totals = snapshot.totals;
+    let slots = app.slots.as_deref().map(|slots| self::slots(&slots.snapshot()));
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "engines": snapshot.engines.iter().map(engine).collect::<Vec<_>>(),
@@ -35,6 +38,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "relaunches": counters.relaunches.value(),
             "resends": counters.resends.value(),
         },
+        "slots": slots,
     }))
     .into_response()
 }
@@ -57,5 +61,16 @@ fn queue(queue: &QueueSnapshot) -> Value {
         "model": queue.model.as_str(),
         "waiting": queue.waiting,
         "oldest_wait_ms": u64::try_from(queue.oldest_wait.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn slots(slots: &SlotsSnapshot) -> Value {
+    json!({
+        "bytes": slots.bytes,
+        "saved": slots.saved,
+        "failed_saves": slots.failed_saves,
+        "restored": slots.restored,
+        "verified": slots.verified,
+        "switched_off": slots.switched_off.iter().map(ModelName::as_str).collect::<Vec<_>>(),
     })
 }

@@ -11,3 +11,4 @@ mod pipes;
 mod ports;
 mod recovery;
 mod served;
+mod slots;
