@@ -11,6 +11,8 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_core::Stream;
 
+pub use crate::slots::SlotWitness;
+
 use crate::admission::{Generation, Refusal, Snapshot};
 use crate::model::ModelName;
 

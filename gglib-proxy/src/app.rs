@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use gglib_core::config::{self, Timeouts};
 use gglib_core::model::Catalog;
-use gglib_core::ports::Residency;
+use gglib_core::ports::{Residency, SlotWitness};
 use gglib_core::retry::RetryPolicy;
-use gglib_core::slots::SlotWitness;
 
 use crate::counters::Counters;
 

@@ -17,7 +17,7 @@ use gglib_core::sse::{Decoder, SseEvent};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::slots::SlotStore;
 use gglib_testkit::engines::only_engine;
-use gglib_testkit::{Engines, real};
+use gglib_testkit::{Engines, real, until};
 use http::Request;
 use serde_json::{Value, json};
 
@@ -33,8 +33,10 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(dir: &Path) -> Self {
+    async fn start(dir: &Path) -> Self {
         let one_thread = || vec!["--threads".to_owned(), "1".to_owned()];
+        // The last run's lock is shared for a moment by what another test is about to start.
+        until("the directory to be free", SOON, || SlotStore::open(dir, BUDGET).is_ok()).await;
         let slots = Arc::new(SlotStore::open(dir, BUDGET).unwrap());
         let mut engines = Engines::real().model(A, &real::smollm2(), 1, one_thread()).model(
             B,
@@ -111,7 +113,7 @@ fn assert_kept(counts: PromptCounts) {
 #[tokio::test]
 async fn a_conversation_survives_a_swap_and_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let machine = Machine::start(dir.path());
+    let machine = Machine::start(dir.path()).await;
     let mut messages = vec![question(1450)];
     let first = machine.turn(A, &mut messages).await;
     assert!(first.cached_tokens < 100, "{first:?}");
@@ -126,7 +128,7 @@ async fn a_conversation_survives_a_swap_and_a_restart() {
     assert_eq!((seen.verified, seen.failed_saves, seen.switched_off.len()), (1, 0, 0), "{seen:?}");
 
     machine.stop().await;
-    let machine = Machine::start(dir.path());
+    let machine = Machine::start(dir.path()).await;
     messages.push(user("Still there?"));
     assert_kept(machine.turn(A, &mut messages).await);
     machine.stop().await;
@@ -135,7 +137,7 @@ async fn a_conversation_survives_a_swap_and_a_restart() {
 #[tokio::test]
 async fn a_restore_that_lies_is_switched_off_for_its_model_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let machine = Machine::start(dir.path());
+    let machine = Machine::start(dir.path()).await;
     let mut messages = vec![question(300)];
     machine.turn(B, &mut messages).await;
     machine.swap_to(A).await;

@@ -67,15 +67,30 @@ impl Disk {
         self.dir.path().join("slots")
     }
 
-    fn run(&self) -> Run {
-        self.run_with(|engines| engines)
+    async fn run(&self) -> Run {
+        self.run_with(|engines| engines).await
     }
 
-    fn run_with(&self, change: impl FnOnce(Engines) -> Engines) -> Run {
-        let slots = Arc::new(SlotStore::open(&self.path(), self.budget).unwrap());
+    async fn run_with(&self, change: impl FnOnce(Engines) -> Engines) -> Run {
+        let slots = Arc::new(self.store().await);
         let mut engines = change(Engines::fake().scripted("a", &self.a).scripted("b", &self.b));
         engines.slots = Some(Arc::clone(&slots));
         Run { pool: engines.start(), slots }
+    }
+
+    /// The store, once the last run has let go of it: a process that another test is about to start shares our
+    /// files, and the lock with them, until it has become its program.
+    async fn store(&self) -> SlotStore {
+        let mut opened = None;
+        until("the directory to be free", BOUND, || {
+            opened = match SlotStore::open(&self.path(), self.budget) {
+                Err(OpenError::InUse { .. }) => None,
+                other => Some(other.unwrap()),
+            };
+            opened.is_some()
+        })
+        .await;
+        opened.unwrap()
     }
 
     /// The names in the directory, in order.
@@ -133,7 +148,7 @@ impl Run {
 #[tokio::test]
 async fn a_conversation_survives_swaps_and_is_proved_to() {
     let disk = Disk::healthy();
-    let run = disk.run();
+    let run = disk.run().await;
     assert_eq!(run.turn("a", TALK).await.cached_tokens, 0);
     run.swap().await;
     assert_eq!(run.turn("a", MORE).await, CACHED);
@@ -146,7 +161,7 @@ async fn a_conversation_survives_swaps_and_is_proved_to() {
 #[tokio::test]
 async fn it_survives_a_restart_and_nobody_else_can_read_it() {
     let disk = Disk::healthy();
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     run.stop().await;
     assert_eq!(disk.files(), ["0.kv", "lock", "manifest.json"]);
@@ -154,7 +169,7 @@ async fn it_survives_a_restart_and_nobody_else_can_read_it() {
     assert_eq!(mode(disk.path()), 0o700);
     assert_eq!(mode(disk.path().join("0.kv")), 0o600);
     assert_eq!(mode(disk.path().join("manifest.json")), 0o600);
-    let run = disk.run();
+    let run = disk.run().await;
     assert_eq!(run.turn("a", MORE).await, CACHED);
     assert_eq!(run.seen().verified, 1);
     run.stop().await;
@@ -166,13 +181,30 @@ async fn it_survives_a_restart_and_nobody_else_can_read_it() {
 async fn with_several_slots_each_conversation_is_kept() {
     let disk = Disk::healthy();
     let parallel = |engines: Engines| engines.with("a", |spec| spec.parallel = 2);
-    let run = disk.run_with(parallel);
+    let run = disk.run_with(parallel).await;
     run.turn("a", TALK).await;
     run.turn("a", OTHER).await;
     run.stop().await;
-    let run = disk.run_with(parallel);
+    let run = disk.run_with(parallel).await;
     assert_eq!(run.turn("a", MORE).await, CACHED);
     assert_eq!(run.turn("a", OTHER).await.cached_tokens, 2);
+    run.stop().await;
+}
+
+/// The last conversation was in the slot that the budget took, which must not be held against the engine.
+#[tokio::test]
+async fn with_one_of_several_slots_missing_nobody_is_accused() {
+    let mut disk = Disk::healthy();
+    let parallel = |engines: Engines| engines.with("a", |spec| spec.parallel = 2);
+    disk.budget = 60;
+    let run = disk.run_with(parallel).await;
+    run.turn("a", OTHER).await;
+    run.turn("a", TALK).await;
+    run.stop().await;
+    assert_eq!(disk.saved_files().len(), 1);
+    let run = disk.run_with(parallel).await;
+    assert_eq!(run.turn("a", MORE).await, READ_AGAIN);
+    assert_eq!((run.seen().restored, run.seen().switched_off), (1, Vec::new()));
     run.stop().await;
 }
 
@@ -197,10 +229,10 @@ async fn what_depends_on_something_that_has_changed_is_not_restored() {
     ];
     for (what, change) in changes {
         let disk = Disk::healthy();
-        let run = disk.run();
+        let run = disk.run().await;
         run.turn("a", TALK).await;
         run.stop().await;
-        let run = disk.run_with(|engines| change(&disk, engines));
+        let run = disk.run_with(|engines| change(&disk, engines)).await;
         assert_eq!(run.turn("a", MORE).await, READ_AGAIN, "{what}");
         assert_eq!(disk.a.log().slot_restores(), 0, "{what}");
         run.stop().await;
@@ -210,7 +242,7 @@ async fn what_depends_on_something_that_has_changed_is_not_restored() {
 #[tokio::test]
 async fn a_restore_that_lies_is_found_out_by_the_next_turn_and_switched_off() {
     let disk = Disk::with(SlotScript { restores: vec![SlotReply::Lie], ..SlotScript::default() });
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     run.swap().await;
     assert_eq!(run.turn("a", MORE).await, READ_AGAIN);
@@ -227,7 +259,7 @@ async fn a_restore_that_lies_is_found_out_by_the_next_turn_and_switched_off() {
 #[tokio::test]
 async fn another_conversation_after_a_restore_proves_nothing_against_it() {
     let disk = Disk::healthy();
-    let run = disk.run();
+    let run = disk.run().await;
     for _ in 0..3 {
         run.turn("a", TALK).await;
         run.swap().await;
@@ -255,14 +287,14 @@ async fn a_save_that_fails_once_is_tried_a_second_time_and_no_third() {
         (vec![SlotReply::Die], 1, false),
     ] {
         let disk = Disk::with(saves(&replies));
-        let run = disk.run();
+        let run = disk.run().await;
         run.turn("a", TALK).await;
         run.pool.shut_down(BOUND).await;
         assert_eq!(disk.a.log().slot_saves(), asked, "{replies:?}");
         assert_eq!((run.seen().saved == 1, disk.saved_files().len() == 1), (kept, kept), "{replies:?}");
         run.stop().await;
         // Torn or whole, the next run takes only what is whole.
-        let run = disk.run();
+        let run = disk.run().await;
         assert_eq!(run.turn("a", MORE).await, if kept { CACHED } else { READ_AGAIN }, "{replies:?}");
         run.stop().await;
     }
@@ -271,7 +303,7 @@ async fn a_save_that_fails_once_is_tried_a_second_time_and_no_third() {
 #[tokio::test]
 async fn an_engine_that_cannot_save_slots_is_asked_no_more() {
     let disk = Disk::with(SlotScript { saves: vec![SlotReply::Status(501)], ..SlotScript::default() });
-    let run = disk.run();
+    let run = disk.run().await;
     for _ in 0..2 {
         run.turn("a", TALK).await;
         run.swap().await;
@@ -289,7 +321,7 @@ async fn after_a_failed_save_the_older_one_stands() {
         ..Launch::default()
     };
     let disk = Disk::scripted(saves.into_iter().map(launch).collect());
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     run.swap().await;
     run.turn("a", MORE).await;
@@ -304,7 +336,7 @@ async fn after_a_failed_save_the_older_one_stands() {
 async fn a_crash_saves_nothing_and_an_immediate_stop_does_not_wait() {
     let late = SlotReply::Late(Duration::from_secs(600));
     let disk = Disk::with(SlotScript { saves: vec![late], ..SlotScript::default() });
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     signal(engine_pid(&*run.pool).await, Signal::KILL);
     until_snapshot(&*run.pool, "the crash to be seen", BOUND, |state| state.engines.is_empty()).await;
@@ -323,7 +355,7 @@ async fn a_restore_that_fails_or_kills_costs_no_more_than_the_conversation() {
     let restores = |restore| SlotScript { restores: vec![restore], ..SlotScript::default() };
     for restore in [SlotReply::Status(400), SlotReply::Status(500)] {
         let disk = Disk::with(restores(restore));
-        let run = disk.run();
+        let run = disk.run().await;
         run.turn("a", TALK).await;
         run.swap().await;
         assert_eq!(run.turn("a", MORE).await, READ_AGAIN);
@@ -332,7 +364,7 @@ async fn a_restore_that_fails_or_kills_costs_no_more_than_the_conversation() {
         run.stop().await;
     }
     let disk = Disk::with(restores(SlotReply::Die));
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     run.swap().await;
     let died = run.pool.lease(ModelName::new("a")).await.err();
@@ -345,7 +377,7 @@ async fn a_restore_that_fails_or_kills_costs_no_more_than_the_conversation() {
 async fn a_restore_is_over_before_anybody_is_served() {
     let late = SlotReply::Late(Duration::from_millis(700));
     let disk = Disk::with(SlotScript { restores: vec![late], ..SlotScript::default() });
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     run.swap().await;
     assert_eq!(run.turn("a", MORE).await, CACHED);
@@ -374,14 +406,14 @@ async fn torn_foreign_and_left_over_files_are_removed_and_never_restored() {
     ];
     for (what, damage) in damages {
         let disk = Disk::healthy();
-        let run = disk.run();
+        let run = disk.run().await;
         run.turn("a", TALK).await;
         run.stop().await;
         damage(&disk);
         fs::write(disk.path().join("77.kv"), "left by a crash").unwrap();
         fs::write(disk.path().join("manifest.json.new"), "{").unwrap();
         fs::write(disk.path().join("notes.txt"), "somebody else's").unwrap();
-        let run = disk.run();
+        let run = disk.run().await;
         assert_eq!(disk.saved_files(), [""; 0], "{what}");
         assert!(disk.files().contains(&"notes.txt".to_owned()));
         assert_eq!(run.turn("a", MORE).await, READ_AGAIN, "{what}");
@@ -395,7 +427,7 @@ async fn the_budget_is_kept_and_the_oldest_goes() {
     let mut disk = Disk::healthy();
     // Room for one of the two.
     disk.budget = 60;
-    let run = disk.run();
+    let run = disk.run().await;
     run.turn("a", TALK).await;
     run.swap().await;
     run.pool.shut_down(BOUND).await;
@@ -405,8 +437,15 @@ async fn the_budget_is_kept_and_the_oldest_goes() {
     run.stop().await;
     // It has become smaller than what is there.
     disk.budget = 10;
-    drop(disk.run());
+    drop(disk.run().await);
     assert_eq!(disk.saved_files(), [""; 0]);
+    // What does not fit at all is not kept, and said to have failed.
+    let run = disk.run().await;
+    run.turn("a", TALK).await;
+    run.swap().await;
+    assert_eq!((run.seen().saved, run.seen().failed_saves, run.seen().bytes), (0, 1, 0));
+    assert_eq!(disk.saved_files(), [""; 0]);
+    run.stop().await;
 }
 
 #[tokio::test]
@@ -414,13 +453,15 @@ async fn one_directory_serves_one_process_and_a_model_may_save_for_itself() {
     let disk = Disk::healthy();
     let own = disk.dir.path().join("own");
     fs::create_dir(&own).unwrap();
-    let run = disk.run_with(|engines| {
-        let args = ["--slot-save-path".to_owned(), own.display().to_string()];
-        engines.with("a", |spec| spec.args.extend(args))
-    });
+    let run = disk
+        .run_with(|engines| {
+            let args = ["--slot-save-path".to_owned(), own.display().to_string()];
+            engines.with("a", |spec| spec.args.extend(args))
+        })
+        .await;
     assert!(matches!(SlotStore::open(&disk.path(), BUDGET), Err(OpenError::InUse { .. })));
     run.turn("a", TALK).await;
     run.stop().await;
     assert_eq!(disk.a.log().slot_saves(), 0);
-    SlotStore::open(&disk.path(), BUDGET).unwrap();
+    disk.store().await;
 }

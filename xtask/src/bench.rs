@@ -10,7 +10,9 @@ use anyhow::{Result, bail};
 
 pub mod decide;
 pub mod proxy;
+pub mod slots;
 
+mod endpoint;
 mod load;
 pub mod upstream;
 
@@ -21,6 +23,8 @@ pub enum Bench {
     Decide,
     /// The endpoint against a direct connection.
     Proxy,
+    /// The next turn of a conversation after a swap.
+    Slots,
 }
 
 impl Bench {
@@ -29,6 +33,7 @@ impl Bench {
         match self {
             Self::Decide => "decide",
             Self::Proxy => "proxy",
+            Self::Slots => "slots",
         }
     }
 }
@@ -50,6 +55,7 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
     match bench {
         Bench::Decide => decide::run(),
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
+        Bench::Slots => slots::run(&std::env::current_exe()?)?,
     }
     Ok(true)
 }

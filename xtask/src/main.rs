@@ -61,6 +61,8 @@ enum What {
     Proxy,
     /// Nanoseconds per retry decision.
     Decide,
+    /// Time to first token after a swap, with and without saved slots; needs the real engine.
+    Slots,
 }
 
 #[derive(Subcommand)]
@@ -125,6 +127,7 @@ fn run(task: &Task) -> Result<bool> {
         Task::Tables { check: false } => write_tables(&root),
         Task::Bench { what: What::Proxy } => bench::run(&root, Bench::Proxy),
         Task::Bench { what: What::Decide } => bench::run(&root, Bench::Decide),
+        Task::Bench { what: What::Slots } => bench::run(&root, Bench::Slots),
         Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Ci => ci::run(&root),
     }

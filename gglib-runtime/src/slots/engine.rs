@@ -10,7 +10,8 @@ use gglib_core::model::ModelName;
 use gglib_core::ports::Upstream;
 use gglib_core::slots::{Entry, Key, file_name};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{error::Elapsed, sleep, timeout};
+use tokio::time::error::Elapsed;
+use tokio::time::{Timeout, sleep, timeout};
 
 use super::identity;
 use super::protocol::{self, Restored, Saved, SlotError};
@@ -58,13 +59,10 @@ impl EngineSlots {
             Self::forget(store, &model).await;
             return None;
         }
-        let props = match timeout(RESTORE, protocol::props(engine)).await {
-            Ok(Ok(props)) => props,
-            failed => {
-                let error = failed.map_or_else(
-                    |slow| slow.to_string(),
-                    |answer| answer.err().map(|e| e.to_string()).unwrap_or_default(),
-                );
+        let answer = timeout(RESTORE, protocol::props(engine)).await.map_err(|slow| slow.to_string());
+        let props = match answer.and_then(|answer| answer.map_err(|error| error.to_string())) {
+            Ok(props) => props,
+            Err(error) => {
                 tracing::warn!(%model, error, "the engine does not say what it is; its slots are not kept");
                 return None;
             }
@@ -114,17 +112,20 @@ impl EngineSlots {
             let store = Arc::clone(&self.store);
             blocking(move || store.forget(|entry| bad.contains(&entry.file))).await;
         }
-        // The newest is what the last conversation was saved into; with one of several slots missing it may be gone.
-        let whole = restored.len() == found.len();
-        let remembered = found.last().filter(|_| whole).and_then(|entry| entry.remembered);
+        // It is not known which of several slots holds the last conversation: without all of them it may be gone.
+        let remembered = found.first().and_then(|entry| entry.remembered).filter(|remembered| {
+            restored.len() == self.slots as usize
+                && found.iter().all(|entry| entry.remembered.as_ref() == Some(remembered))
+        });
         self.store.loaded(self.generation, &self.model, restored.len(), remembered);
         if !restored.is_empty() {
             tracing::info!(model = %self.model, generation = self.generation.0, slots = restored.len(), "slots restored");
         }
     }
 
-    /// Saves the slots of an idle engine. What comes back is over when they are safe; the engine may end meanwhile.
-    pub(crate) async fn save(&mut self, engine: &dyn Upstream) -> Option<JoinHandle<()>> {
+    /// Saves the slots of an idle engine. What comes back is over when they are safe, or the disk takes too long; the
+    /// engine may end meanwhile.
+    pub(crate) async fn save(&mut self, engine: &dyn Upstream) -> Option<Timeout<JoinHandle<()>>> {
         if self.store.is_switched_off(&self.model) {
             return None;
         }
@@ -139,7 +140,7 @@ impl EngineSlots {
         }
         self.begun.retain(|file| saved.iter().all(|entry| entry.file != *file));
         let store = Arc::clone(&self.store);
-        (!saved.is_empty()).then(|| spawn_blocking(move || store.commit(saved)))
+        (!saved.is_empty()).then(|| timeout(SAVE, spawn_blocking(move || store.commit(saved))))
     }
 
     async fn save_all(&mut self, engine: &dyn Upstream, saved: &mut Vec<Entry>) -> Result<(), SlotError> {
@@ -161,7 +162,9 @@ impl EngineSlots {
     /// To be called when the engine has ended, however that came: removes what it has left unfinished.
     pub(crate) async fn close(self) {
         self.store.ended(self.generation);
-        blocking(move || self.store.discard(&self.begun)).await;
+        if !self.begun.is_empty() {
+            blocking(move || self.store.discard(&self.begun)).await;
+        }
     }
 }
 
@@ -281,7 +284,7 @@ mod tests {
 
     async fn save(slots: &mut EngineSlots, engine: &Scripted) {
         if let Some(saved) = slots.save(engine).await {
-            saved.await.unwrap();
+            saved.await.unwrap().unwrap();
         }
     }
 

@@ -85,7 +85,7 @@ impl SlotStore {
             is_failing: AtomicBool::new(false),
         };
         // The budget may have become smaller since.
-        store.change(|_| {});
+        store.change(|_| Vec::new());
         Ok(store)
     }
 
@@ -115,57 +115,52 @@ impl SlotStore {
 
     /// Puts what an engine has saved on the list, once it is safely on the disk. Blocks.
     pub(super) fn commit(&self, saved: Vec<Entry>) {
-        let mut sealed = Vec::new();
-        for entry in saved {
-            match self.dir.seal(entry.file, entry.bytes) {
-                Ok(()) => sealed.push(entry),
-                Err(error) => {
-                    self.dir.remove(entry.file);
-                    self.save_failed(&entry.model, &error);
-                }
-            }
+        let asked = saved.len();
+        let sealed: Vec<_> = saved.into_iter().filter(|entry| self.seal(entry)).collect();
+        if sealed.len() == asked {
+            self.is_failing.store(false, Ordering::Relaxed);
         }
-        if sealed.is_empty() {
-            return;
-        }
-        self.is_failing.store(false, Ordering::Relaxed);
         count(&self.counted.saved, sealed.len());
-        self.change(|manifest| sealed.into_iter().for_each(|entry| drop(manifest.put(entry))));
+        self.change(|manifest| sealed.into_iter().filter_map(|entry| manifest.put(entry)).collect());
+    }
+
+    /// Whether the file is whole, safe, and small enough to be kept. Else it is removed.
+    fn seal(&self, entry: &Entry) -> bool {
+        let outcome = if entry.bytes > self.budget {
+            let (bytes, budget) = (entry.bytes, self.budget);
+            Err(io::Error::other(format!("it takes {bytes} bytes, and slots.disk_budget is {budget}")))
+        } else {
+            self.dir.seal(entry.file, entry.bytes)
+        };
+        let Err(error) = outcome else { return true };
+        self.dir.remove(entry.file);
+        self.save_failed(&entry.model, &error);
+        false
     }
 
     /// Takes entries off the list, and their files away. Blocks.
     pub(super) fn forget(&self, unwanted: impl Fn(&Entry) -> bool) {
-        self.change(|manifest| drop(manifest.remove(unwanted)));
+        self.change(|manifest| manifest.remove(unwanted));
     }
 
-    /// Changes the list, keeps it within the budget, and removes the files that are not on it any more.
-    fn change(&self, change: impl FnOnce(&mut Manifest)) {
+    /// Changes the list, keeps it within the budget, and removes the files that have gone from it: those that
+    /// `change` returns, and the evicted.
+    fn change(&self, change: impl FnOnce(&mut Manifest) -> Vec<Entry>) {
         let mut manifest = lock(&self.manifest);
         let before = manifest.clone();
-        change(&mut manifest);
-        for evicted in manifest.evict(self.budget) {
-            let Entry { model, bytes, .. } = evicted;
-            if bytes > self.budget {
-                tracing::warn!(%model, bytes, budget = self.budget, "a saved slot is larger than slots.disk_budget, and was not kept");
-            } else {
-                tracing::debug!(%model, bytes, "a saved slot was removed for the disk budget");
-            }
-        }
-        if *manifest == before {
-            return;
-        }
+        let mut gone = change(&mut manifest);
+        gone.extend(manifest.evict(self.budget));
         self.counted.bytes.store(manifest.bytes(), Ordering::Relaxed);
-        // Should this fail, the old list stands, and of what it lists only what is there counts at the next start.
-        if let Err(error) = self.dir.write(&manifest) {
+        if *manifest != before
+            && let Err(error) = self.dir.write(&manifest)
+        {
+            // The old list stands, and of what it lists only what is there counts at the next start.
             tracing::warn!(%error, "the list of saved slots cannot be written; a restart of gglib will not know them");
         }
-        let kept = |file| manifest.entries().iter().any(|entry| entry.file == file);
-        before
-            .entries()
-            .iter()
-            .map(|entry| entry.file)
-            .filter(|file| !kept(*file))
-            .for_each(|file| self.dir.remove(file));
+        for entry in gone {
+            tracing::debug!(model = %entry.model, bytes = entry.bytes, "a saved slot is removed");
+            self.dir.remove(entry.file);
+        }
     }
 
     /// Removes files that never came on the list. Blocks.
