@@ -1,6 +1,6 @@
 //! Saving the slots of an engine that is stopped, and restoring them into the next engine of its model.
 //!
-//! A [`SlotStore`] owns a directory and what is in it. Each engine's task holds an [`EngineSlots`], which talks to
+//! A [`SlotStore`] owns a directory and what is in it. Each engine's task holds an `EngineSlots`, which talks to
 //! the engine: it restores before the engine is told ready, and saves before SIGTERM. What may be restored, and
 //! whether that works, is decided in [`gglib_core::slots`].
 //!
