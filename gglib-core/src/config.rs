@@ -52,6 +52,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `[recovery]`
     pub recovery: Recovery,
+    /// `[slots]`
+    pub slots: Slots,
     /// `[retry]` and the sections beside it: the rules of our clients. The policy of `[retry]` is also the one behind
     /// our `Retry-After`.
     pub retry: Retry,
@@ -154,6 +156,15 @@ pub struct Recovery {
     pub repair: bool,
     /// How long asking again may take.
     pub repair_timeout: Duration,
+}
+
+/// `[slots]`: conversations that outlive their engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Whether they do.
+    pub enabled: bool,
+    /// What saved slots may take on the disk, in bytes.
+    pub disk_budget: u64,
 }
 
 impl Config {

@@ -14,4 +14,5 @@ pub mod moment;
 pub mod ports;
 pub mod repair;
 pub mod retry;
+pub mod slots;
 pub mod sse;

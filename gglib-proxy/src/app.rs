@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gglib_core::config::{self, Timeouts};
 use gglib_core::model::Catalog;
-use gglib_core::ports::Residency;
+use gglib_core::ports::{Residency, SlotWitness};
 use gglib_core::retry::{RetryObserver, RetryPolicy};
 
 use crate::budgets::Budgets;
@@ -62,6 +62,7 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) repairs: Arc<Repairs>,
+    pub(crate) slots: Option<Arc<dyn SlotWitness>>,
 }
 
 impl App {
@@ -76,8 +77,16 @@ impl App {
             metrics,
             budgets,
             repairs: Arc::default(),
+            slots: None,
         }
     }
+
+    /// Tells `witness` what engines are asked and what they had in their cache.
+    #[must_use]
+    pub fn with_slots(self, witness: Arc<dyn SlotWitness>) -> Self {
+        Self { slots: Some(witness), ..self }
+    }
+
     /// Where the sequences and breakers behind the ports publish their events, to be shown by `/metrics`. A target is
     /// known by the name of its model.
     pub fn retry_observer(&self) -> Arc<dyn RetryObserver> {

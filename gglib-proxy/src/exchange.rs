@@ -160,7 +160,7 @@ async fn attempt(
         Some(repairable) => repair::attempt(app, lease, request, repairable, sink).await,
         None => {
             let meter = AnswerMeter::new(&app.metrics, request);
-            Attempt::new(request, &app.settings, sink, meter).run(lease).await
+            Attempt::new(app, request, sink, meter).run(lease).await
         }
     }
 }

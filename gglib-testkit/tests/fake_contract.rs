@@ -29,3 +29,11 @@ async fn the_fake_engine_keeps_the_contract() {
 async fn the_fake_engine_wants_its_key() {
     contract::check_key(Served::start_with(&fake_engine(), "model.gguf".as_ref(), &[], Some("k"))).await;
 }
+
+#[tokio::test]
+async fn the_fake_engine_keeps_its_slots() {
+    let directory = tempfile::tempdir().unwrap();
+    let saves = ["--slot-save-path".to_owned(), directory.path().display().to_string()];
+    let start = || Served::start(&fake_engine(), "model.gguf".as_ref(), &saves);
+    contract::check_slots(start(), start()).await;
+}

@@ -213,6 +213,18 @@ pub const KEYS: &[Key] = &[
         "How long asking for tool calls again may take; after that the client gets the first answer as it was.",
     ),
     key(
+        "slots.enabled",
+        Kind::Bool,
+        "true",
+        "Save what an engine has read when it is stopped, and restore it when the model is loaded again.",
+    ),
+    key(
+        "slots.disk_budget",
+        Kind::Size,
+        "\"4GiB\"",
+        "What saved slots may take on the disk; the oldest go first. The one being saved comes on top.",
+    ),
+    key(
         "retry.preset",
         Kind::Text,
         "\"gglib\"",

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{ByteStream, Lease, Liveness};
+use gglib_core::ports::{ByteStream, Lease, Liveness, SlotWitness};
+use gglib_core::slots::{Conversation, PromptCounts};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -15,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
 use super::{Rejected, Sink, answered};
-use crate::app::Settings;
+use crate::app::{App, Settings};
 use crate::metrics::AnswerMeter;
 use crate::own_chunk;
 use crate::request::ChatRequest;
@@ -29,6 +30,7 @@ const AFTERWORD: Duration = Duration::from_secs(2);
 pub(super) struct Attempt<'a, S> {
     request: &'a ChatRequest,
     settings: &'a Settings,
+    witness: Option<&'a dyn SlotWitness>,
     sink: &'a mut S,
     meter: AnswerMeter<'a>,
     started: Instant,
@@ -41,19 +43,22 @@ pub(super) struct Attempt<'a, S> {
     held: Vec<Bytes>,
     /// Whether a chunk that names the role is held or has been handed on.
     has_role: bool,
+    /// What the engine had of the prompt in its cache.
+    counts: Option<PromptCounts>,
 }
 
 impl<'a, S: Sink> Attempt<'a, S> {
     pub(super) fn new(
+        app: &'a App,
         request: &'a ChatRequest,
-        settings: &'a Settings,
         sink: &'a mut S,
         meter: AnswerMeter<'a>,
     ) -> Self {
         let started = Instant::now();
         Self {
             request,
-            settings,
+            settings: &app.settings,
+            witness: app.slots.as_deref(),
             sink,
             meter,
             started,
@@ -62,10 +67,14 @@ impl<'a, S: Sink> Attempt<'a, S> {
             processed: 0,
             held: Vec::new(),
             has_role: false,
+            counts: None,
         }
     }
 
     pub(super) async fn run(mut self, lease: &dyn Lease) -> Result<(), Failure> {
+        if let Some(witness) = self.witness {
+            witness.asked(lease.generation());
+        }
         let response = self.send(lease).await?;
         if response.status() != StatusCode::OK {
             return Err(Failure::Answered(answered::to_error(response, &self.settings.retry).await));
@@ -78,7 +87,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
             while let Some(event) = events.next_event() {
                 self.take(event).await?;
                 if self.state.is_done() {
-                    return self.verdict();
+                    return self.verdict(lease);
                 }
             }
         }
@@ -86,7 +95,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
         while let Some(event) = events.next_event() {
             self.take(event).await?;
         }
-        self.verdict()
+        self.verdict(lease)
     }
 
     async fn send(&self, lease: &dyn Lease) -> Result<Response<ByteStream>, Failure> {
@@ -149,6 +158,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
         })?;
         if let Frame::Chunk(probe) = frame {
             self.meter.observe(&probe, &data);
+            self.counts = probe.counts.or(self.counts);
             self.hand_on(&probe, data).await?;
             // After the client has taken it: how long that took is not the engine's affair.
             if self.is_progress(&probe) {
@@ -200,10 +210,14 @@ impl<'a, S: Sink> Attempt<'a, S> {
         self.sink.hands_on() && self.has_content()
     }
 
-    fn verdict(self) -> Result<(), Failure> {
+    fn verdict(self, lease: &dyn Lease) -> Result<(), Failure> {
         let committed = self.is_committed();
         self.state.end().map_err(|error| Failure::Incomplete { error, committed })?;
         self.meter.answered();
+        if let (Some(witness), Some(counts)) = (self.witness, self.counts) {
+            let conversation = Conversation::of(&self.request.body);
+            witness.answered(lease.generation(), conversation.as_ref(), counts);
+        }
         Ok(())
     }
 

@@ -250,3 +250,36 @@ fn shape(value: &Value) -> String {
         }
     }
 }
+
+/// Checks what an engine that was started with `--slot-save-path` does with its slots.
+pub(crate) async fn check_slots(first: Served, second: Served) {
+    let answer = async |engine: &Served, messages: Value| {
+        let body = json!({ "messages": messages, "max_tokens": 4, "temperature": 0, "stream": true });
+        let answer = engine.chat(&body).await.text().await.unwrap();
+        let last = data(&answer).into_iter().rfind(|chunk| chunk.contains("timings")).unwrap();
+        let timings = serde_json::from_str::<Value>(last).unwrap()["timings"].take();
+        [&timings["cache_n"], &timings["prompt_n"]].map(|count| count.as_u64().unwrap())
+    };
+    let slot = async |engine: &Served, action: &str, file: &str| {
+        let body = json!({ "filename": file }).to_string();
+        let answer = engine.post(&format!("/slots/0?action={action}"), body).await.unwrap();
+        (answer.status().as_u16(), json_of(answer).await)
+    };
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let poem = "roses are red and violets are blue sugar is sweet and so are the birds that sing in the tree";
+    first.ready().await;
+    second.ready().await;
+    assert_eq!(slot(&first, "save", "empty.kv").await.1["n_saved"], 0);
+    assert_eq!(answer(&first, json!([user(poem)])).await[0], 0);
+    let (status, saved) = slot(&first, "save", "a.kv").await;
+    assert!(status == 200 && saved["n_saved"].as_u64() > Some(15), "{saved}");
+    // A new process is restored, and has nothing else in its cache.
+    let (status, missing) = slot(&second, "restore", "b.kv").await;
+    assert_eq!((status, &missing["error"]["type"]), (400, &json!("invalid_request_error")));
+    let (status, restored) = slot(&second, "restore", "a.kv").await;
+    assert_eq!((status, &restored["n_restored"]), (200, &saved["n_saved"]));
+    assert_eq!(restored["n_read"], saved["n_written"]);
+    let [cached, read] =
+        answer(&second, json!([user(poem), { "role": "assistant", "content": "Oh" }, user("More")])).await;
+    assert!(cached > 15 && read < cached, "{cached} {read}");
+}

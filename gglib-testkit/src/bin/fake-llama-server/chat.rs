@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     http::Response,
     recording::{self, Chunks},
+    slots::Counts,
 };
 
 /// What a chat request asks for, as far as it changes the shape of the answer.
@@ -66,7 +67,9 @@ impl Ask {
 }
 
 /// The steps of the answer to `ask` by a model of this name.
-pub(crate) fn plan(reply: &Reply, ask: Ask, model: &str) -> Vec<Step> {
+///
+/// `counts` stand in for the recorded ones.
+pub(crate) fn plan(reply: &Reply, ask: Ask, model: &str, counts: Option<Counts>) -> Vec<Step> {
     match reply.fault {
         Some(Fault::Status(status)) => {
             let error =
@@ -75,7 +78,7 @@ pub(crate) fn plan(reply: &Reply, ask: Ask, model: &str) -> Vec<Step> {
         }
         Some(Fault::DieBeforeHeaders) => vec![Step::Die],
         Some(Fault::HangBeforeHeaders) => vec![Step::Silence],
-        _ if ask.stream => streamed(reply, ask, &Chunks::of(model)),
+        _ if ask.stream => streamed(reply, ask, &Chunks::of(model, counts)),
         _ => plain(reply, model),
     }
 }
@@ -213,7 +216,7 @@ mod tests {
     fn a_fault_comes_after_as_many_contents_as_it_says() {
         for after in 0..=3 {
             let reply = Reply { fault: Some(Fault::DieAfter(after)), ..Reply::numbered(3) };
-            let steps = plan(&reply, STREAM, "m");
+            let steps = plan(&reply, STREAM, "m", None);
             let sent = steps.iter().filter(|step| matches!(step, Step::Send(_))).count();
             assert_eq!((sent, steps.last()), (after, Some(&Step::Die)));
         }
@@ -223,7 +226,7 @@ mod tests {
     fn progress_rises_to_the_whole_prompt_before_the_first_content() {
         let ask = Ask { return_progress: true, ..STREAM };
         let reply = Reply { prefill: Duration::from_secs(4), prefill_steps: 2, ..Reply::numbered(1) };
-        let steps = plan(&reply, ask, "m");
+        let steps = plan(&reply, ask, "m", None);
         let shape: Vec<_> = steps[1..7]
             .iter()
             .map(|step| match step {
