@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+pub use identity::Identity;
 pub use state::{Frame, StreamState};
 
+mod identity;
 mod state;
 
 /// What one `chat.completion.chunk` (or chunk of a text completion) holds, without its text.
