@@ -125,6 +125,8 @@ pub struct Timeouts {
 pub struct Recovery {
     /// Relaunch a dead engine and send the request again, once.
     pub relaunch: bool,
+    /// Relaunch an engine that died in the middle of a stream of plain text, and go on with the stream, once.
+    pub continue_streams: bool,
 }
 
 impl Config {

@@ -9,6 +9,7 @@ use gglib_core::ports::Residency;
 use gglib_core::retry::RetryPolicy;
 
 use crate::counters::Counters;
+use crate::exchange::activity::Activity;
 
 /// The part of the configuration that concerns the endpoint.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Whether a dead engine is relaunched for the request that found it dead.
     pub relaunch: bool,
+    /// Whether a stream whose engine died after content is taken up by another engine.
+    pub continue_streams: bool,
     /// The policy whose `max_backoff` is advertised when no better estimate exists.
     pub retry: RetryPolicy,
     /// A stream's client gets headers after this long, whatever happens behind.
@@ -37,6 +40,7 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
+            continue_streams: config.recovery.continue_streams,
             retry: config.retry.policy,
             head_grace: Duration::from_millis(1500),
             keep_alive: Duration::from_secs(10),
@@ -52,11 +56,18 @@ pub struct App {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl App {
     /// An endpoint for the models of `catalog`, whose engines `residency` provides.
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
-        Self { residency, catalog: Arc::new(catalog), settings: Arc::new(settings), counters: Arc::default() }
+        Self {
+            residency,
+            catalog: Arc::new(catalog),
+            settings: Arc::new(settings),
+            counters: Arc::default(),
+            activity: Arc::default(),
+        }
     }
 }

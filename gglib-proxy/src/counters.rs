@@ -16,6 +16,8 @@ pub(crate) struct Counters {
     pub(crate) abandoned: Counter,
     /// Engines relaunched for a request that found them dead.
     pub(crate) relaunches: Counter,
+    /// Streams taken up by another engine after theirs had died.
+    pub(crate) continuations: Counter,
     /// Requests sent again because their connection broke.
     pub(crate) resends: Counter,
 }

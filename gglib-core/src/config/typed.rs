@@ -50,7 +50,10 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
             total: read.duration("timeouts.total"),
             request: read.duration("timeouts.request"),
         },
-        recovery: Recovery { relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true) },
+        recovery: Recovery {
+            relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true),
+            continue_streams: read.value("recovery.continue_streams").value.as_bool().unwrap_or(true),
+        },
         retry,
         warnings,
         models: models(&mut read, sources),

@@ -33,6 +33,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "swaps": totals.swaps,
             "crashes": totals.crashes,
             "relaunches": counters.relaunches.value(),
+            "continuations": counters.continuations.value(),
             "resends": counters.resends.value(),
         },
     }))
