@@ -99,6 +99,8 @@ enum Repeats {
     /// In the chunk with the first progress, as llama-server does.
     WithProgress,
     Whole,
+    /// In one chunk with what is new, as llama-server does when it is not asked for its progress.
+    Joined,
     Bytewise,
     /// Not, and it tells of its progress.
     Not,
@@ -120,9 +122,14 @@ fn fresh(prefix: &str, tail: &[String], repeats: Repeats) -> Vec<Bytes> {
         Repeats::Whole => chunks.push(text("second", prefix)),
         Repeats::Bytewise => chunks.extend(prefix.chars().map(|char| text("second", &char.to_string()))),
         Repeats::Not => chunks.push(with_progress(&role)),
-        Repeats::NotSilently => {}
+        Repeats::Joined | Repeats::NotSilently => {}
     }
     chunks.push(chunk("second", &role, None));
+    if let (Repeats::Joined, Some((first, rest))) = (repeats, tail.split_first()) {
+        chunks.push(text("second", &(prefix.to_owned() + first)));
+        chunks.extend(rest.iter().map(|piece| text("second", piece)));
+        return chunks;
+    }
     chunks.extend(tail.iter().map(|piece| text("second", piece)));
     chunks
 }
@@ -249,6 +256,24 @@ fn usage_counts_the_first_prompt_and_both_answers() {
     }
 }
 
+/// The bytes of the real engine, which repeats the prefix with its first progress.
+#[test]
+fn a_recorded_continuation_is_spliced() {
+    let mut heard = delivered(["The", " sea", " is", " a", " vast"]);
+    heard.observe_progress(&progress(36));
+    let (_, mut splicer) = ask(&json!({ "stream_options": { "include_usage": true } }), heard);
+    let recorded = include_str!("fixtures/chat_prefix.sse");
+    let data =
+        recorded.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+    let seen = splice(&mut splicer, data.map(Bytes::from));
+    assert_eq!((seen.text.as_str(), seen.roles), (" and mysterious realm that", 0));
+    assert_eq!(seen.finishes, ["length"]);
+    let usage = seen.usage.unwrap();
+    let counts = ["prompt_tokens", "completion_tokens", "total_tokens"].map(|name| &usage[name]);
+    assert_eq!(counts, [36, 9, 45]);
+    assert!(seen.ids.iter().all(|id| id == "first"));
+}
+
 #[test]
 fn a_call_that_comes_after_the_seam_passes_as_it_is() {
     let (_, mut splicer) = ask(&json!({ "tools": [{}], "stop": ["ab"] }), delivered(["a"]));
@@ -304,7 +329,7 @@ proptest! {
         first in pieces(),
         tail in pieces(),
         repeats in prop::sample::select(vec![
-            Repeats::WithProgress, Repeats::Whole, Repeats::Bytewise, Repeats::Not, Repeats::NotSilently,
+            Repeats::WithProgress, Repeats::Whole, Repeats::Joined, Repeats::Bytewise, Repeats::Not, Repeats::NotSilently,
         ]),
     ) {
         let prefix = first.concat();

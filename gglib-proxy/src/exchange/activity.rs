@@ -1,58 +1,83 @@
-//! Which attempts get on with which engine: what a wait without progress means depends on the others.
+//! Which engines get on: what a wait without progress means depends on the engine's other requests.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gglib_core::admission::Generation;
 use tokio::time::Instant;
 
-/// The attempts that are under way.
+/// The engines that are at work.
 #[derive(Debug, Default)]
-pub(crate) struct Activity {
-    next: AtomicU64,
-    /// When each last got on, if it has.
-    progress: Mutex<BTreeMap<(Generation, u64), Option<Instant>>>,
+pub(crate) struct Activity(Mutex<HashMap<Generation, Engine>>);
+
+#[derive(Debug, Default)]
+struct Engine {
+    /// Attempts that are under way.
+    present: usize,
+    /// Number of the next one.
+    next: u64,
+    /// The attempt that got on last, and when.
+    latest: Option<(u64, Instant)>,
+    /// When one other than that did.
+    other: Option<Instant>,
 }
 
 /// One attempt among the others.
 #[derive(Debug)]
 pub(super) struct Presence {
     activity: Arc<Activity>,
-    key: (Generation, u64),
+    generation: Generation,
+    number: u64,
 }
 
 impl Activity {
     /// Enters an attempt with the engine of `generation`, until the result is dropped.
     pub(super) fn enter(self: &Arc<Self>, generation: Generation) -> Presence {
-        let key = (generation, self.next.fetch_add(1, Ordering::Relaxed));
-        self.progress().insert(key, None);
-        Presence { activity: Arc::clone(self), key }
+        let mut engines = self.engines();
+        let engine = engines.entry(generation).or_default();
+        engine.present += 1;
+        engine.next += 1;
+        Presence { activity: Arc::clone(self), generation, number: engine.next }
     }
 
-    fn progress(&self) -> MutexGuard<'_, BTreeMap<(Generation, u64), Option<Instant>>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    fn engines(&self) -> MutexGuard<'_, HashMap<Generation, Engine>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Presence {
     /// This attempt gets on.
     pub(super) fn advance(&self, now: Instant) {
-        self.activity.progress().insert(self.key, Some(now));
+        if let Some(engine) = self.activity.engines().get_mut(&self.generation) {
+            engine.other = match engine.latest {
+                Some((number, latest)) if number != self.number => Some(latest),
+                _ => engine.other,
+            };
+            engine.latest = Some((self.number, now));
+        }
     }
 
     /// Whether the engine has got on with another attempt since: then it is busy, and not stuck.
     pub(super) fn others_advanced_since(&self, since: Instant) -> bool {
-        let (generation, own) = self.key;
-        let progress = self.activity.progress();
-        let mut others = progress.range((generation, 0)..=(generation, u64::MAX));
-        others.any(|(&(_, other), &latest)| other != own && latest.is_some_and(|latest| latest > since))
+        let engines = self.activity.engines();
+        let Some(engine) = engines.get(&self.generation) else { return false };
+        let latest = match engine.latest {
+            Some((number, latest)) if number != self.number => Some(latest),
+            _ => engine.other,
+        };
+        latest.is_some_and(|latest| latest > since)
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.activity.progress().remove(&self.key);
+        let mut engines = self.activity.engines();
+        if let Some(engine) = engines.get_mut(&self.generation) {
+            engine.present -= 1;
+            if engine.present == 0 {
+                engines.remove(&self.generation);
+            }
+        }
     }
 }
 
@@ -63,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_others_do_on_the_same_engine_counts_and_only_while_they_are_there() {
+    async fn what_others_do_on_the_same_engine_counts_also_when_they_have_left() {
         let activity = Arc::<Activity>::default();
         let [own, other] = [1, 1].map(|generation| activity.enter(Generation(generation)));
         let elsewhere = activity.enter(Generation(2));
@@ -73,11 +98,13 @@ mod tests {
         elsewhere.advance(Instant::now());
         assert!(!own.others_advanced_since(since));
         other.advance(Instant::now());
-        assert!(own.others_advanced_since(since));
+        assert!(own.others_advanced_since(since) && other.others_advanced_since(since));
         assert!(!own.others_advanced_since(Instant::now()));
         drop(other);
-        assert!(!own.others_advanced_since(since));
+        own.advance(Instant::now());
+        assert!(own.others_advanced_since(since));
         drop((own, elsewhere));
-        assert!(activity.progress().is_empty());
+        assert!(activity.engines().is_empty());
+        assert!(!activity.enter(Generation(1)).others_advanced_since(since));
     }
 }

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod busy;
 mod clocks;
+mod continuation;
 mod disconnects;
 mod faults;
 mod limits;

@@ -11,6 +11,7 @@ use gglib_core::admission::{Generation, Refusal, Snapshot};
 use gglib_core::model::ModelName;
 use gglib_core::ports::{BoxFuture, ByteStream, Lease, Liveness, Phase, Residency, Upstream, UpstreamError};
 use http::{Request, Response, StatusCode};
+use serde_json::Value;
 use tokio::time::sleep;
 
 /// One thing that an engine does with a request.
@@ -61,8 +62,8 @@ pub(crate) struct Stage {
     leases: AtomicUsize,
     /// Requests that an engine works on.
     working: AtomicUsize,
-    /// Requests that were sent to an engine.
-    sent: AtomicUsize,
+    /// The bodies of the requests that were sent to an engine.
+    sent: Mutex<Vec<Bytes>>,
     /// Bytes of bodies that were taken.
     taken: AtomicUsize,
 }
@@ -94,7 +95,12 @@ impl Stage {
     }
 
     pub(crate) fn sent(&self) -> usize {
-        self.sent.load(Ordering::SeqCst)
+        self.sent.lock().unwrap().len()
+    }
+
+    /// The body of the request that was sent last.
+    pub(crate) fn last_body(&self) -> Value {
+        serde_json::from_slice(self.sent.lock().unwrap().last().unwrap()).unwrap()
     }
 
     pub(crate) fn taken(&self) -> usize {
@@ -158,9 +164,9 @@ impl Lease for Leased {
 }
 
 impl Upstream for Leased {
-    fn send(&self, _: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
         let stage = &self.0.0;
-        stage.sent.fetch_add(1, Ordering::SeqCst);
+        stage.sent.lock().unwrap().push(request.into_body());
         let steps = stage.answers.lock().unwrap().pop_front().unwrap_or_else(|| vec![Step::Hang]);
         let mut play = Play { steps: steps.into(), working: Counted::new(stage, |stage| &stage.working) };
         Box::pin(async move {
