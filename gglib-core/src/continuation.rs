@@ -4,8 +4,8 @@
 //! as the beginning of the assistant's turn, the text that was delivered; what it adds is spliced to what the client
 //! has. That is changed work, issued once, and the last of the recoveries.
 //!
-//! [`Delivered`] remembers what the client got. When the engine has died, [`plan`] says whether the stream can be
-//! taken up, with which request, and hands over the [`Splicer`] for the second engine's chunks.
+//! [`Delivered`] remembers what the client got. When the engine has died, [`Continuation`] says whether the stream can
+//! be taken up and with which request, and hands over the [`Splicer`] for the second engine's chunks.
 //!
 //! # What can be continued
 //!
@@ -24,6 +24,7 @@
 use bytes::Bytes;
 use thiserror::Error;
 
+use self::delivered::Heard;
 use self::terms::Terms;
 use crate::api::body::{BodyError, JsonObject, MemberError};
 use crate::api::chunk::ContentKind;
@@ -39,13 +40,12 @@ mod terms;
 mod text;
 mod usage;
 
-/// How a stream goes on.
+/// A stream that can be taken up.
 #[derive(Debug)]
-pub enum Plan {
-    /// The client had everything that it wanted, except these last chunks.
-    Finish(Vec<Bytes>),
-    /// By this request, whose chunks go through the splicer.
-    Ask(Bytes, Box<Splicer>),
+pub struct Continuation {
+    body: JsonObject,
+    terms: Terms,
+    heard: Heard,
 }
 
 /// Why a stream cannot be taken up in the middle.
@@ -77,42 +77,67 @@ pub enum NotContinuable {
     Member(#[from] MemberError),
 }
 
-/// How the stream that `request` asked for goes on after what was `delivered` of it.
-///
-/// In the new request the delivered text is appended to `messages` as the assistant's, and `max_tokens`,
-/// `max_completion_tokens` and `n_predict` are reduced by the tokens that were delivered; everything else stays byte
-/// for byte. A token is counted for every chunk with text, so that characters of several tokens are counted too low.
-///
-/// ```
-/// use bytes::Bytes;
-/// use gglib_core::continuation::{Delivered, Plan, plan};
-///
-/// let mut delivered = Delivered::default();
-/// delivered.observe(br#"{"id":"a","choices":[{"index":0,"delta":{"content":"The sea"}}]}"#);
-/// let request = r#"{"messages":[{"role":"user","content":"Tell me."}],"max_tokens":10}"#;
-/// let Plan::Ask(body, mut splicer) = plan(&Bytes::from(request), delivered)? else { panic!() };
-/// assert_eq!(
-///     body,
-///     r#"{"messages":[{"role":"user","content":"Tell me."},{"role":"assistant","content":"The sea"}],"max_tokens":9}"#
-/// );
-/// // The engine repeats the prefix; the client hears only what is new, under the id that it knows.
-/// let echo = br#"{"id":"b","choices":[{"index":0,"delta":{"content":"The sea"}}]}"#;
-/// assert!(splicer.chunk(&Bytes::from_static(echo)).is_empty());
-/// let new = br#"{"id":"b","choices":[{"index":0,"delta":{"content":" is"}}]}"#;
-/// let spliced = splicer.chunk(&Bytes::from_static(new));
-/// assert_eq!(spliced, [r#"{"id":"a","choices":[{"index":0,"delta":{"content":" is"}}]}"#]);
-/// # Ok::<(), gglib_core::continuation::NotContinuable>(())
-/// ```
-///
-/// # Errors
-/// [`NotContinuable`], see the module.
-pub fn plan(request: &Bytes, delivered: Delivered) -> Result<Plan, NotContinuable> {
-    let heard = delivered.into_heard()?;
-    let mut body = JsonObject::parse(request.clone())?;
-    let terms = Terms::read(&body)?;
-    if terms.limit.is_some_and(|limit| limit <= heard.tokens) {
-        return Ok(Plan::Finish(heard.ending("length", heard.tokens, terms.usage)));
+impl Continuation {
+    /// The rest of the stream that `request` asked for, behind what was `delivered` of it.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use gglib_core::continuation::{Continuation, Delivered};
+    ///
+    /// let mut delivered = Delivered::default();
+    /// delivered.observe(br#"{"id":"a","choices":[{"index":0,"delta":{"content":"The sea"}}]}"#);
+    /// let request = Bytes::from(r#"{"messages":[{"role":"user","content":"Tell me."}],"max_tokens":10}"#);
+    /// let (body, mut splicer) = Continuation::new(request, delivered)?.issue()?;
+    /// assert_eq!(
+    ///     body,
+    ///     r#"{"messages":[{"role":"user","content":"Tell me."},{"role":"assistant","content":"The sea"}],"max_tokens":9}"#
+    /// );
+    /// // The engine repeats the prefix; the client hears only what is new, under the id that it knows.
+    /// let echo = br#"{"id":"b","choices":[{"index":0,"delta":{"content":"The sea"}}]}"#;
+    /// assert!(splicer.chunk(&Bytes::from_static(echo)).is_empty());
+    /// let new = br#"{"id":"b","choices":[{"index":0,"delta":{"content":" is"}}]}"#;
+    /// let spliced = splicer.chunk(&Bytes::from_static(new));
+    /// assert_eq!(spliced, [r#"{"id":"a","choices":[{"index":0,"delta":{"content":" is"}}]}"#]);
+    /// # Ok::<(), gglib_core::continuation::NotContinuable>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotContinuable`], see the module.
+    pub fn new(request: Bytes, delivered: Delivered) -> Result<Self, NotContinuable> {
+        let heard = delivered.into_heard()?;
+        let body = JsonObject::parse(request)?;
+        let terms = Terms::read(&body)?;
+        Ok(Self { body, terms, heard })
     }
-    terms::take_up(&mut body, &heard)?;
-    Ok(Plan::Ask(body.into_bytes(), Box::new(Splicer::new(heard, &terms))))
+
+    /// The last chunks, when the client has had as many tokens as it asked for and misses only the end.
+    pub fn ending(&self) -> Option<Vec<Bytes>> {
+        let tokens = self.heard.tokens;
+        let spent = self.terms.limit.is_some_and(|limit| limit <= tokens);
+        spent.then(|| self.heard.ending("length", tokens, self.terms.usage))
+    }
+
+    /// The delivered text, where its tokens matter and are not known: each chunk is a token, except that a character
+    /// beyond ASCII can be several, which come together.
+    pub fn uncounted(&self) -> Option<&str> {
+        (self.terms.limit.is_some() && !self.heard.text.is_ascii()).then_some(&self.heard.text)
+    }
+
+    /// Takes note of the number of tokens in the delivered text.
+    pub fn count(&mut self, tokens: u64) {
+        self.heard.tokens = self.heard.tokens.max(tokens);
+    }
+
+    /// The request for the rest, and what makes its chunks the rest of the stream.
+    ///
+    /// In the request the delivered text is appended to `messages` as the assistant's, and `max_tokens`,
+    /// `max_completion_tokens` and `n_predict` are reduced by the tokens that were delivered; everything else stays
+    /// byte for byte.
+    ///
+    /// # Errors
+    /// [`NotContinuable`], if the request cannot be edited.
+    pub fn issue(mut self) -> Result<(Bytes, Splicer), NotContinuable> {
+        terms::take_up(&mut self.body, &self.heard)?;
+        Ok((self.body.into_bytes(), Splicer::new(self.heard, &self.terms)))
+    }
 }

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use gglib_core::api::chunk::PromptProgress;
-use gglib_core::continuation::{Delivered, Plan, Splicer, plan};
+use gglib_core::continuation::{Continuation, Delivered, NotContinuable, Splicer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -51,11 +51,15 @@ fn request(more: &Value) -> Bytes {
     body.to_string().into()
 }
 
-fn ask(more: &Value, delivered: Delivered) -> (Value, Box<Splicer>) {
-    match plan(&request(more), delivered) {
-        Ok(Plan::Ask(body, splicer)) => (serde_json::from_slice(&body).unwrap(), splicer),
-        other => panic!("{other:?}"),
-    }
+fn plan(more: &Value, delivered: Delivered) -> Result<Continuation, NotContinuable> {
+    Continuation::new(request(more), delivered)
+}
+
+fn ask(more: &Value, delivered: Delivered) -> (Value, Splicer) {
+    let continuation = plan(more, delivered).unwrap();
+    assert_eq!(continuation.ending(), None, "{more}");
+    let (body, splicer) = continuation.issue().unwrap();
+    (serde_json::from_slice(&body).unwrap(), splicer)
 }
 
 /// What the client gets, as it would see it.
@@ -142,8 +146,8 @@ fn end() -> Bytes {
 fn the_request_is_the_conversation_with_the_text_behind_it_and_the_rest_byte_for_byte() {
     let body =
         r#"{ "seed":1e400, "messages": [ {"role":"user","content":"a\u00e9"} ] ,"max_tokens":7, "x":{}}"#;
-    let planned = plan(&Bytes::from(body), delivered(["The \"", "é\n", "🌱"])).unwrap();
-    let Plan::Ask(body, _) = planned else { panic!("{planned:?}") };
+    let continuation = Continuation::new(Bytes::from(body), delivered(["The \"", "é\n", "🌱"])).unwrap();
+    let (body, _) = continuation.issue().unwrap();
     assert_eq!(
         body,
         r#"{ "seed":1e400, "messages": [ {"role":"user","content":"a\u00e9"},{"role":"assistant","content":"The \"é\n🌱"} ] ,"max_tokens":4, "x":{}}"#
@@ -169,9 +173,8 @@ fn every_limit_is_reduced_and_the_answer_ends_when_the_one_that_counts_is_spent(
             more["stream_options"] = json!({ "include_usage": include_usage });
             let mut heard = two();
             heard.observe_progress(&progress(30));
-            let Ok(Plan::Finish(chunks)) = plan(&request(&more), heard) else { panic!("{more}") };
             let mut seen = Seen::default();
-            seen.take(chunks);
+            seen.take(plan(&more, heard).unwrap().ending().unwrap());
             assert_eq!((seen.finishes, seen.text.as_str()), (vec!["length".to_owned()], ""));
             let expected = json!({ "prompt_tokens": 30, "completion_tokens": 2, "total_tokens": 32 });
             assert_eq!(seen.usage, include_usage.then_some(expected));
@@ -181,8 +184,25 @@ fn every_limit_is_reduced_and_the_answer_ends_when_the_one_that_counts_is_spent(
 }
 
 #[test]
+fn characters_of_several_tokens_can_be_counted_better() {
+    let uncounted =
+        |more: Value, text| plan(&more, delivered([text])).unwrap().uncounted().map(str::to_owned);
+    let limited = json!({ "max_tokens": 9 });
+    assert_eq!(uncounted(limited.clone(), "🌱").as_deref(), Some("🌱"));
+    assert_eq!(uncounted(limited.clone(), "a"), None);
+    assert_eq!(uncounted(json!({}), "🌱"), None);
+    let mut continuation = plan(&limited, delivered(["🌱", "a"])).unwrap();
+    continuation.count(4);
+    let (body, _) = continuation.issue().unwrap();
+    assert!(body.ends_with(br#""max_tokens":5}"#), "{body:?}");
+    let mut continuation = plan(&limited, delivered(["🌱"])).unwrap();
+    continuation.count(9);
+    assert_eq!(continuation.ending().map(|chunks| chunks.len()), Some(1));
+}
+
+#[test]
 fn what_asks_for_more_than_text_is_not_continued() {
-    let refused = |more: Value| plan(&request(&more), delivered(["a"])).unwrap_err().to_string();
+    let refused = |more: Value| plan(&more, delivered(["a"])).unwrap_err().to_string();
     for (member, value) in [
         ("n", json!(2)),
         ("logprobs", json!(true)),
@@ -221,7 +241,7 @@ fn what_was_delivered_must_be_text_and_nothing_else() {
         for delta in deltas {
             delivered.observe(&chunk("first", delta, None));
         }
-        plan(&request(&json!({})), delivered).map(|_| ()).map_err(|reason| reason.to_string())
+        plan(&json!({}), delivered).map(|_| ()).map_err(|reason| reason.to_string())
     };
     let word = json!({ "content": "a" });
     assert_eq!(after(&[word.clone(), json!({}), word.clone()]), Ok(()));

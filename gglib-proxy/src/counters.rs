@@ -16,7 +16,7 @@ pub(crate) struct Counters {
     pub(crate) abandoned: Counter,
     /// Engines relaunched for a request that found them dead.
     pub(crate) relaunches: Counter,
-    /// Streams taken up by another engine after theirs had died.
+    /// Streams that went on after their engine had died.
     pub(crate) continuations: Counter,
     /// Requests sent again because their connection broke.
     pub(crate) resends: Counter,

@@ -24,8 +24,7 @@ pub(super) struct Heard {
     /// Of the first chunk.
     pub(super) identity: Identity,
     pub(super) text: String,
-    /// Chunks with text, and so tokens: an engine sends each token as it comes, except that characters of several
-    /// tokens come whole.
+    /// Chunks with text, and so tokens, until they have been counted better.
     pub(super) tokens: u64,
     /// Length of the prompt in tokens, once the engine has told.
     pub(super) prompt: Option<u64>,

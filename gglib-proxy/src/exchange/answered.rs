@@ -24,7 +24,8 @@ pub(super) async fn to_error(response: Response<ByteStream>, policy: &RetryPolic
     with_advice(ApiError::from_upstream(head.status, &read), &head.headers, policy)
 }
 
-async fn collect(mut body: ByteStream, read: &mut Vec<u8>) {
+/// Reads what comes of `body`, up to the bound.
+pub(super) async fn collect(mut body: ByteStream, read: &mut Vec<u8>) {
     while let Some(Ok(bytes)) = body.next().await {
         let bytes: Bytes = bytes;
         let room = LONGEST.saturating_sub(read.len());

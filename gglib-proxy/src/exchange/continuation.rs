@@ -2,13 +2,20 @@
 //!
 //! Whether and how is decided in [`gglib_core::continuation`]; here the record is kept and the decision carried out.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use gglib_core::api::chunk::PromptProgress;
 use gglib_core::api::error::ApiError;
-use gglib_core::continuation::{Delivered, Plan, Splicer, plan};
+use gglib_core::continuation::{Continuation, Delivered, Splicer};
+use gglib_core::ports::Lease;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::failure::Failure;
-use super::{Recovery, Rejected, Sink, attempt, lease, tell};
+use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
 use crate::app::{App, Settings};
 use crate::request::ChatRequest;
 
@@ -59,17 +66,19 @@ pub(super) async fn take_up(
 ) -> Result<(), ApiError> {
     let Some(delivered) = sink.delivered.take() else { return Err(cause.into_error()) };
     let cause = cause.into_error();
-    let (body, splicer) = match plan(&request.body, delivered) {
-        Ok(Plan::Ask(body, splicer)) => (body, splicer),
-        Ok(Plan::Finish(chunks)) => return finish(app, chunks, sink).await,
+    let mut continuation = match Continuation::new(request.body.clone(), delivered) {
+        Ok(continuation) => continuation,
         Err(reason) => {
             tracing::info!(%reason, "the stream cannot be taken up");
             return Err(cause);
         }
     };
     app.counters.continuations.increment();
-    tracing::warn!(model = %request.model, %cause, "engine dead; relaunching to go on with the stream");
+    tracing::warn!(model = %request.model, %cause, "engine dead; going on with the stream");
     tell(sink, Recovery::Continuation).await?;
+    if let Some(ending) = continuation.ending() {
+        return finish(ending, sink).await;
+    }
     let lease = match lease(app, request).await {
         Ok(lease) => lease,
         Err(error) => {
@@ -77,6 +86,15 @@ pub(super) async fn take_up(
             return Err(cause);
         }
     };
+    if let Some(text) = continuation.uncounted()
+        && let Some(tokens) = tokens(&*lease, text, app.settings.timeouts.response_headers).await
+    {
+        continuation.count(tokens);
+        if let Some(ending) = continuation.ending() {
+            return finish(ending, sink).await;
+        }
+    }
+    let Ok((body, splicer)) = continuation.issue() else { return Err(cause) };
     let request = ChatRequest { body, ..request.clone() };
     let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
     let outcome = attempt(app, &*lease, &request, &mut splicing).await;
@@ -94,19 +112,33 @@ pub(super) async fn take_up(
 }
 
 /// The engine died when nothing was missing but the end.
-async fn finish(app: &App, chunks: Vec<Bytes>, sink: &mut impl Sink) -> Result<(), ApiError> {
-    app.counters.continuations.increment();
-    tell(sink, Recovery::Continuation).await?;
-    for chunk in chunks {
+async fn finish(ending: Vec<Bytes>, sink: &mut impl Sink) -> Result<(), ApiError> {
+    for chunk in ending {
         sink.chunk(chunk).await.map_err(|rejected| Failure::from(rejected).into_error())?;
     }
     Ok(())
 }
 
+/// How many tokens `text` has, as far as the engine tells in time (llama-server's `POST /tokenize`).
+async fn tokens(lease: &dyn Lease, text: &str, limit: Duration) -> Option<u64> {
+    let request = Request::post("/tokenize")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Bytes::from(json!({ "content": text }).to_string()))
+        .expect("a constant head is valid");
+    let mut read = Vec::new();
+    let answer = async {
+        let response = lease.upstream().send(request).await.ok()?;
+        answered::collect(response.into_body(), &mut read).await;
+        serde_json::from_slice::<Value>(&read).ok()
+    };
+    let answer = timeout(limit, answer).await.ok()??;
+    answer["tokens"].as_array().map(|tokens| tokens.len() as u64)
+}
+
 /// A sink that makes the second engine's chunks the rest of the first one's stream.
 struct Splicing<'a, S> {
     sink: &'a mut S,
-    splicer: Box<Splicer>,
+    splicer: Splicer,
 }
 
 impl<S: Sink> Sink for Splicing<'_, S> {

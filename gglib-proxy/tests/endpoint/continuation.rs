@@ -235,6 +235,23 @@ async fn when_only_the_end_was_missing_no_engine_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn characters_of_several_tokens_are_counted_by_the_engine_that_goes_on() {
+    let counted = || vec![Step::Head(StatusCode::OK), Step::Send(r#"{"tokens":[1,2,3,4,5]}"#.to_owned())];
+    let broken = vec![Step::Break(Phase::Connect)];
+    let silent = vec![Step::Head(StatusCode::OK), Step::Hang];
+    for (told, left) in [(counted(), 4), (broken, 7), (silent, 7)] {
+        let answers = vec![dies_after(&["🌱", "🌱"]), told, goes_on("🌱🌱", Repeats::WithProgress, &["b"])];
+        let (answer, endpoint) = run(answers, &request(&json!({ "max_tokens": 9 }))).await;
+        check(&answer, "🌱🌱b", "stop");
+        assert_eq!(endpoint.ports.stage.last_body()["max_tokens"], left);
+    }
+    let (answer, endpoint) =
+        run(vec![dies_after(&["🌱", "🌱"]), counted()], &request(&json!({ "max_tokens": 5 }))).await;
+    check(&answer, "🌱🌱", "length");
+    assert_eq!(endpoint.ports.stage.sent(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn usage_adds_up_and_comes_once_to_those_who_asked() {
     let usage = "data: {\"id\":\"y\",\"choices\":[],\"usage\":{\"prompt_tokens\":1003,\"completion_tokens\":2,\"total_tokens\":1005}}\n\n";
     for include_usage in [true, false] {
