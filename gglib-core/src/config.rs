@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use bound::Bound;
 pub use error::{ConfigError, ConfigErrors};
 pub use key::{EnvVar, KEYS, Key, Kind};
 pub use layers::Sources;
@@ -29,6 +30,7 @@ pub use layers::Sources;
 use crate::model::{Catalog, ModelName, ModelSpec};
 use crate::retry::{Lint, RetryRules, Surroundings, Warning, hint, lint};
 
+mod bound;
 mod error;
 mod key;
 mod layers;

@@ -280,8 +280,8 @@ async fn if_it_cannot_go_on_the_client_hears_of_the_death() {
     check_error(&endpoint.chat(&request(&json!({}))).await, "a", "upstream_died");
 
     let error = r#"{"error":{"message":"prefill is incompatible with thinking","type":"invalid_request_error","code":400}}"#;
-    let refuses = vec![Step::Head(StatusCode::BAD_REQUEST), Step::Send(error.to_owned())];
-    let (answer, endpoint) = run(vec![dies_after(&["a"]), refuses], &request(&json!({}))).await;
+    let bad_request = vec![Step::Head(StatusCode::BAD_REQUEST), Step::Send(error.to_owned())];
+    let (answer, endpoint) = run(vec![dies_after(&["a"]), bad_request], &request(&json!({}))).await;
     check_error(&answer, "a", "upstream_died");
     assert_eq!((endpoint.ports.stage.sent(), endpoint.totals().await["failed"].as_u64()), (2, Some(1)));
 }
