@@ -11,6 +11,7 @@ use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{Lease, Liveness};
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::answered::unix_now;
 use self::attempt::Attempt;
 use self::continuation::Recording;
 use self::failure::Failure;

@@ -51,8 +51,8 @@ pub(super) fn with_advice(mut error: ApiError, headers: &HeaderMap, policy: &Ret
     error
 }
 
-#[expect(clippy::disallowed_methods, reason = "the date in a header can only be compared with the clock")]
-fn unix_now() -> u64 {
+#[expect(clippy::disallowed_methods, reason = "dates in headers and chunks are those of the clock")]
+pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 

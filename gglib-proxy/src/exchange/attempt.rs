@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use gglib_core::api::chunk::{Frame, Probe, StreamState};
+use gglib_core::api::chunk::{Frame, Identity, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{ByteStream, Lease, Liveness};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
@@ -200,7 +200,8 @@ impl<'a, S: Sink> Attempt<'a, S> {
             // The engine leaves it out when its first token is half a character.
             self.has_role = true;
             let role = json!({ "role": "assistant", "content": null });
-            self.sink.chunk(own_chunk::with_delta(&role, Some(&data), &self.request.model)).await?;
+            let identity = Identity::of(&data).or(own_chunk::identity(&self.request.model));
+            self.sink.chunk(own_chunk::with_delta(&role, &identity)).await?;
         }
         for held in self.held.drain(..) {
             self.sink.chunk(held).await?;
