@@ -34,8 +34,8 @@ where
             }
             Answer::Chat(ask, request) => {
                 let _in_flight = engine.begin();
-                let steps = chat::plan(&engine.next_reply(), ask, &engine.args.model);
-                stream::perform(engine, &mut connection, request, ask, steps).await?;
+                let steps = chat::plan(&engine.next_reply(), &ask, &engine.args.model);
+                stream::perform(engine, &mut connection, request, &ask, steps).await?;
             }
         }
     }
