@@ -9,6 +9,7 @@ use gglib_core::ports::{Residency, SlotWitness};
 use gglib_core::retry::{RetryObserver, RetryPolicy};
 
 use crate::budgets::Budgets;
+use crate::exchange::activity::Activity;
 use crate::metrics::Metrics;
 use crate::repairs::Repairs;
 
@@ -21,6 +22,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Whether a dead engine is relaunched for the request that found it dead.
     pub relaunch: bool,
+    /// Whether a stream whose engine died after content is taken up by another engine.
+    pub continue_streams: bool,
     /// Whether tool calls that no client could run are mended, or asked for again.
     pub repair: bool,
     /// How long asking again may take.
@@ -43,6 +46,7 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
+            continue_streams: config.recovery.continue_streams,
             repair: config.recovery.repair,
             repair_timeout: config.recovery.repair_timeout,
             retry: config.retry.rules.policy,
@@ -62,6 +66,7 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) repairs: Arc<Repairs>,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) slots: Option<Arc<dyn SlotWitness>>,
 }
 
@@ -77,6 +82,7 @@ impl App {
             metrics,
             budgets,
             repairs: Arc::default(),
+            activity: Arc::default(),
             slots: None,
         }
     }

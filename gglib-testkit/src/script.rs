@@ -192,6 +192,8 @@ pub struct Reply {
     pub deltas: Vec<Value>,
     /// Why it ends.
     pub finish_reason: String,
+    /// Whether a last message of the assistant is repeated before the first content, as the real engine does.
+    pub repeats_prefix: bool,
     /// Time before the first content: prompt processing.
     pub prefill: Duration,
     /// In how many equal steps a request with `return_progress` is told of that, after a first progress of nothing.
@@ -256,6 +258,7 @@ impl Reply {
         Self {
             deltas: deltas.collect(),
             finish_reason: finish_reason.to_owned(),
+            repeats_prefix: true,
             prefill: Duration::ZERO,
             prefill_steps: 1,
             pace: Duration::ZERO,

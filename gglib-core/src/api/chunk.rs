@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+pub use identity::Identity;
 pub use state::{Frame, StreamState};
 
 use crate::slots::PromptCounts;
 
+mod identity;
 mod state;
 
 /// What one `chat.completion.chunk` (or chunk of a text completion) holds, without its text.

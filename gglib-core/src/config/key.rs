@@ -201,6 +201,12 @@ pub const KEYS: &[Key] = &[
         "Relaunch an engine that died before the first content, once per request, and send the request again.",
     ),
     key(
+        "recovery.continue_streams",
+        Kind::Bool,
+        "true",
+        "Relaunch an engine that died in the middle of a stream of plain text, once per request, and go on with the stream where it broke off.",
+    ),
+    key(
         "recovery.repair",
         Kind::Bool,
         "true",

@@ -62,6 +62,7 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
         },
         recovery: Recovery {
             relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true),
+            continue_streams: read.value("recovery.continue_streams").value.as_bool().unwrap_or(true),
             repair: read.value("recovery.repair").value.as_bool().unwrap_or(true),
             repair_timeout: read.duration("recovery.repair_timeout"),
         },

@@ -42,6 +42,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "crashes": totals.crashes,
             "expired": totals.expired,
             "relaunches": counted.relaunches,
+            "continuations": counted.continuations,
             "resends": counted.resends,
             "broken_turns": counted.broken_turns,
             "mends": counted.mends,

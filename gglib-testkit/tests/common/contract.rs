@@ -15,6 +15,7 @@ pub(crate) async fn check(mut engine: Served) {
     stream(&engine).await;
     stream_with_usage(&engine).await;
     progress(&engine).await;
+    a_prefix_is_repeated(&engine).await;
     errors(&engine).await;
     connections(&engine).await;
     a_stream_left_is_cancelled(&engine).await;
@@ -147,6 +148,19 @@ async fn progress(engine: &Served) {
     assert_eq!(processed.next_back(), with_progress[0]["prompt_progress"]["total"].as_u64());
     // After it everything is as without it, the role included.
     assert_eq!(shape(&chunks[with_progress.len()]), chunk("{role:string,content:null}", "null", ""));
+}
+
+/// A last message of the assistant comes back before anything new, with the first progress.
+async fn a_prefix_is_repeated(engine: &Served) {
+    let messages =
+        json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "Hello, my" }]);
+    let more = json!({ "messages": messages, "stream": true, "return_progress": true });
+    let chunks = events(engine, &more).await;
+    let repeats = |chunk: &Value| chunk["choices"][0]["delta"]["content"] == "Hello, my";
+    let repeated: Vec<_> = chunks.iter().filter(|chunk| repeats(chunk)).collect();
+    assert_eq!(repeated.len(), 1, "{chunks:?}");
+    let progress = &repeated[0]["prompt_progress"];
+    assert!(progress["processed"].as_u64() < progress["total"].as_u64(), "{chunks:?}");
 }
 
 async fn errors(engine: &Served) {

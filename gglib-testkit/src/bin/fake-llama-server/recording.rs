@@ -69,6 +69,13 @@ impl Chunks {
         event(&chunk)
     }
 
+    /// The event of a progress, with this text in it.
+    pub(crate) fn with_prefix(progress: &str, prefix: &str) -> String {
+        let mut chunk = parse(progress.trim_start_matches("data: "));
+        chunk["choices"][0]["delta"] = json!({ "content": prefix });
+        event(&chunk)
+    }
+
     pub(crate) fn content(&self, delta: &Value) -> String {
         let mut chunk = self.content.clone();
         chunk["choices"][0]["delta"] = delta.clone();

@@ -40,8 +40,8 @@ where
             Answer::Chat(ask, number) => {
                 let _in_flight = engine.begin();
                 let counts = engine.saved_slots.as_ref().map(|slots| slots.read(&request.body));
-                let steps = chat::plan(&engine.next_reply(), ask, &engine.args.model, counts);
-                stream::perform(engine, &mut connection, number, ask, steps).await?;
+                let steps = chat::plan(&engine.next_reply(), &ask, &engine.args.model, counts);
+                stream::perform(engine, &mut connection, number, &ask, steps).await?;
             }
         }
     }
