@@ -166,10 +166,25 @@ async fn what_is_more_than_plain_text_is_an_error_as_before() {
     for delta in deltas {
         let steps = opening().into_iter().chain([Step::Send(event(delta, "null")), content("a")]);
         let steps = steps.chain([Step::Break(Phase::MidBody)]).collect();
-        let (answer, endpoint) = run(vec![steps], &request(&json!({ "tools": [{}] }))).await;
+        // With repair, the client would not have been handed the call yet.
+        let settings = Settings { repair: false, ..shipped() };
+        let endpoint = Piped::start(Ports::answering(vec![steps]).with_health([Liveness::Dead]), settings);
+        let answer = endpoint.chat(&request(&json!({ "tools": [{}] }))).await;
         check_error(&answer, "a", "upstream_died");
         assert_eq!((endpoint.ports.stage.sent(), continuations(&endpoint).await), (1, 0), "{delta}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_still_held_back_dies_with_its_engine() {
+    let call =
+        r#"{"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"f","arguments":"{"}}]}"#;
+    let steps = opening().into_iter().chain([content("a"), Step::Send(event(call, "null"))]);
+    let steps = steps.chain([Step::Break(Phase::MidBody)]).collect();
+    let answers = vec![steps, goes_on("a", Repeats::WithProgress, &["b"])];
+    let (answer, _) = run(answers, &request(&json!({ "tools": [{}] }))).await;
+    check(&answer, "ab", "stop");
+    assert!(!answer.body.contains("tool_calls"), "{answer:?}");
 }
 
 #[tokio::test(start_paused = true)]
