@@ -96,7 +96,7 @@ mod tests {
     fn lints(slots: usize, models: &[(&str, &str)]) -> Vec<String> {
         let mut text = format!("[memory]\nmax_resident = {slots}\n");
         for (name, keys) in models {
-            text += &format!("[models.{name}]\npath = \"{name}.gguf\"\n{keys}\n");
+            text.extend([format!("[models.{name}]\npath = \"{name}.gguf\"\n{keys}\n")]);
         }
         let file = Some(("gglib.toml".as_ref(), text.as_str()));
         let config = load(&Sources { file, env: &|_| None, flags: &[] }).unwrap();
