@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands::admission::Admission;
 use crate::commands::retry::Retry;
 
 /// Local models behind one dependable OpenAI-compatible endpoint.
@@ -40,6 +41,9 @@ pub(crate) enum Command {
     Model(Model),
     /// Show engines, queue and totals of the running endpoint
     Status(Status),
+    /// Compare rules by which models share a machine
+    #[command(subcommand)]
+    Admission(Admission),
     /// Show, explain and simulate retry policies
     #[command(subcommand)]
     Retry(Retry),

@@ -4,6 +4,7 @@ use crate::args::{Command, Common};
 use crate::error::CliError;
 use crate::exit::Exit;
 
+pub(crate) mod admission;
 mod chat;
 mod completions;
 mod config;
@@ -11,6 +12,7 @@ mod model;
 mod question;
 pub(crate) mod retry;
 mod serve;
+mod simulation;
 mod status;
 mod up;
 
@@ -22,6 +24,7 @@ pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliEr
         Command::Q(args) => question::run(args, common).await,
         Command::Model(args) => model::run(&args, common),
         Command::Status(args) => status::run(&args, common).await,
+        Command::Admission(args) => admission::run(&args),
         Command::Retry(args) => retry::run(&args),
         Command::Config(args) => config::run(&args, common),
         Command::Completions { shell } => Ok(completions::run(shell)),

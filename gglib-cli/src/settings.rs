@@ -41,10 +41,13 @@ pub(crate) fn load_from(path: &Path, text: Option<&str>, flags: Flags<'_>) -> Re
     Ok(config)
 }
 
-/// Warns of what is doubtful in the sections on retries. Only the commands that are about the configuration do so: the others would
-/// say it again each time.
+/// Warns of what is doubtful in the sections on retries, and of pinned models that keep others out. Only the commands
+/// that are about the configuration do so: the others would say it again each time.
 pub(crate) fn warn_of_lints(config: &Config) {
     for lint in config.retry_lints() {
+        ui::warning(&lint.to_string());
+    }
+    for lint in config.pin_lints() {
         ui::warning(&lint.to_string());
     }
 }

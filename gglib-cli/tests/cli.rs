@@ -176,6 +176,25 @@ fn a_doubtful_retry_policy_is_warned_of_with_the_remedy_where_the_configuration_
 }
 
 #[test]
+fn pinned_models_that_keep_others_out_are_warned_of() {
+    let home = home();
+    let file = home.path().join("gglib.toml");
+    std::fs::write(
+        &file,
+        "[models.a]\npath = \"gglib.toml\"\npin = true\n[models.b]\npath = \"gglib.toml\"\n",
+    )
+    .expect("it can be written");
+    let arg = file.to_str().expect("UTF-8");
+    assert_snapshot!(gglib(home.path(), &["config", "check", "--config", arg]), @"
+    exit 0
+    --- stdout
+    [HOME]/gglib.toml is valid; models: 2
+    --- stderr
+    warning: once loaded, what is pinned (`a`) fills memory.max_resident = 1 and keeps out `b`; raise memory.max_resident to 2, or pin fewer
+    ");
+}
+
+#[test]
 fn the_template_that_init_writes_is_valid_and_not_overwritten() {
     let home = home();
     assert!(gglib(home.path(), &["config", "init"]).starts_with("exit 0\n"));

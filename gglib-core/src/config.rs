@@ -26,6 +26,7 @@ pub use bound::Bound;
 pub use error::{ConfigError, ConfigErrors};
 pub use key::{EnvVar, KEYS, Key, Kind};
 pub use layers::Sources;
+pub use pins::PinLint;
 pub use retry::{Retry, RetryLint};
 
 use crate::model::{Catalog, ModelName, ModelSpec};
@@ -35,6 +36,7 @@ mod bound;
 mod error;
 mod key;
 mod layers;
+mod pins;
 mod retry;
 mod typed;
 mod value;
@@ -205,6 +207,21 @@ impl Config {
     /// ```
     pub fn retry_lints(&self) -> Vec<RetryLint> {
         self.retry.lints()
+    }
+
+    /// Pinned models that leave no place for others.
+    ///
+    /// ```
+    /// use gglib_core::config::{self, Sources};
+    ///
+    /// let text = "[models.chat]\npath = \"chat.gguf\"\npin = true\n[models.embed]\npath = \"embed.gguf\"";
+    /// let sources = Sources { file: Some(("gglib.toml".as_ref(), text)), env: &|_| None, flags: &[] };
+    /// let lints = config::load(&sources)?.pin_lints();
+    /// assert!(lints[0].to_string().ends_with("raise memory.max_resident to 2, or pin fewer"));
+    /// # Ok::<(), config::ConfigErrors>(())
+    /// ```
+    pub fn pin_lints(&self) -> Vec<PinLint> {
+        PinLint::all(self)
     }
 }
 

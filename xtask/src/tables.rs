@@ -4,8 +4,8 @@
 //! of them is stale, when the book's summary and its pages disagree, when a dependency is not justified, and when
 //! a command, a configuration or a link in the docs is not understood.
 //!
-//! A page is a path and a function that renders its whole content; adding one means adding a module and a line
-//! to [`PAGES`].
+//! A page is a path and a function that renders its whole content (one that is mostly written by hand takes that over
+//! from itself); adding one means adding a module and a line to [`PAGES`].
 
 use std::fs;
 use std::path::Path;
@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::finding::{Finding, Report};
 
+pub mod admission_rules;
 pub mod book;
 pub mod calls_over_time;
 pub mod command_line;
@@ -39,6 +40,7 @@ pub struct Page {
 
 /// Every generated page.
 pub const PAGES: &[Page] = &[
+    Page { path: admission_rules::PATH, render: admission_rules::render },
     Page { path: "docs/src/concepts/calls-over-time.svg", render: |_| Ok(calls_over_time::render()) },
     Page { path: "docs/src/reference/command-line.md", render: |_| Ok(command_line::render()) },
     Page { path: "docs/src/reference/configuration.md", render: |_| Ok(configuration::render()) },

@@ -1,7 +1,8 @@
-//! The simulations as pictures: upstream calls over time.
+//! The simulations as pictures: upstream calls over time, and for admission who waits.
 
 use std::time::Duration;
 
+use super::admission::{Outcome, Rule, Wait, Workload};
 use super::contention::{self, Cost, Strategy};
 use super::layers::{self, Restraint};
 use super::overload::Second;
@@ -101,10 +102,9 @@ pub fn startup(policy: &str, settings: startup::Settings, outcome: &startup::Out
     let last = last.copied().unwrap_or_default();
     let bin = bin(last);
     let panel = |name: String, times: &[Duration]| {
-        let index = |time: Duration| usize::try_from(time.as_nanos() / bin.as_nanos()).unwrap_or_default();
-        let mut values = vec![0.0; index(last) + 1];
+        let mut values = vec![0.0; index(last, bin) + 1];
         for time in times {
-            values[index(*time)] += 1.0 / bin.as_secs_f64();
+            values[index(*time, bin)] += 1.0 / bin.as_secs_f64();
         }
         Panel { name, values }
     };
@@ -136,6 +136,55 @@ pub fn startup(policy: &str, settings: startup::Settings, outcome: &startup::Out
         ],
         scale: Scale::Own,
     }
+}
+
+/// Admission, one panel for each rule under each workload: how many requests wait.
+pub fn admission(seed: u64, outcomes: &[(Workload, Rule, Outcome)]) -> Plot {
+    let last = outcomes.iter().map(|(.., outcome)| outcome.makespan).max().unwrap_or_default();
+    let bin = bin(last);
+    let panels = outcomes.iter().map(|(workload, rule, outcome)| Panel {
+        name: format!(
+            "{}, {}: {} loads, {} expired, done after {:.1} s",
+            workload.as_str(),
+            rule.as_str(),
+            outcome.loads,
+            outcome.expired(),
+            outcome.makespan.as_secs_f64()
+        ),
+        values: waiting(&outcome.waits, bin),
+    });
+    Plot {
+        title: "Models that share a machine: waiting requests over time".to_owned(),
+        caption: vec![format!("Means of steps of {} ms, seed {seed}.", bin.as_millis())],
+        horizontal: "time since all began, s".to_owned(),
+        vertical: "waiting requests".to_owned(),
+        step: bin.as_secs_f64(),
+        panels: panels.collect(),
+        scale: Scale::Common,
+    }
+}
+
+/// How many wait in each step, on the average.
+fn waiting(waits: &[Wait], bin: Duration) -> Vec<f64> {
+    let mut values = Vec::new();
+    for Wait { since, until, .. } in waits {
+        let mut from = *since;
+        while from < *until {
+            let index = index(from, bin);
+            let to = (*until).min(bin * u32::try_from(index + 1).unwrap_or(u32::MAX));
+            if values.len() <= index {
+                values.resize(index + 1, 0.0);
+            }
+            values[index] += (to.saturating_sub(from)).as_secs_f64() / bin.as_secs_f64();
+            from = to;
+        }
+    }
+    values
+}
+
+/// The number of the step that a time lies in.
+fn index(time: Duration, bin: Duration) -> usize {
+    usize::try_from(time.as_nanos() / bin.as_nanos()).unwrap_or_default()
 }
 
 /// How much of the time is shown, given when each curve ends on the average, in milliseconds: a quarter more than that,
@@ -178,6 +227,14 @@ fn count(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate::admission::End;
+
+    #[test]
+    fn who_waits_counts_in_each_step_for_its_share() {
+        let ms = Duration::from_millis;
+        let wait = |since, until| Wait { model: 0, since: ms(since), until: ms(until), end: End::Served };
+        assert_eq!(waiting(&[wait(0, 25), wait(5, 10), wait(7, 7)], ms(10)), [1.5, 1.0, 0.5]);
+    }
 
     #[test]
     fn one_endless_curve_does_not_squeeze_the_others() {

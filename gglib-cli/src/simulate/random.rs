@@ -1,5 +1,6 @@
 //! Seeded random numbers.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rand::rngs::Xoshiro256PlusPlus;
@@ -22,6 +23,11 @@ impl Random {
     /// Uniform in [0, 1): a jitter unit.
     pub(super) fn unit(&mut self) -> f64 {
         self.0.random()
+    }
+
+    /// Uniform within the range.
+    pub(super) fn between(&mut self, range: Range<Duration>) -> Duration {
+        range.start + range.end.saturating_sub(range.start).mul_f64(self.unit())
     }
 
     /// The time of one way of the network.

@@ -18,6 +18,7 @@ use gglib_core::retry::{
 pub use gglib_core::admission::Settings as Bounds;
 
 use super::agenda::Agenda;
+use super::driven::Driven;
 use super::random::Random;
 
 /// What is simulated.
@@ -44,7 +45,7 @@ pub struct Settings {
 pub enum Hint {
     /// When there will be room for this client: [`hint::Places`].
     Place,
-    /// When the last of the queue will have been served, as far as can be told; the same for all.
+    /// When all who wait will have been served, as the machine estimates it; the same for all.
     Estimate,
     /// What a server says that cannot tell.
     Default,
@@ -81,21 +82,19 @@ pub struct Outcome {
 /// Simulates clients that retry by `rules`, until each has its answer or has given up.
 pub fn run(rules: &RetryRules, settings: Settings) -> Outcome {
     let model = ModelName::new("model");
+    let (admission, began) = experienced(&model, settings);
     let mut simulation = Simulation {
         rules,
         settings,
         random: Random::new(settings.seed),
         agenda: Agenda::new(),
-        admission: Admission::new(
-            settings.bounds,
-            [(model.clone(), Profile { parallel: settings.parallel, ..Profile::default() })].into(),
-        ),
+        admission: Driven::new(Box::new(admission)),
         places: hint::Places::default(),
         model,
         clients: Vec::new(),
         tickets: Vec::new(),
-        tick: None,
-        ready: Moment::ORIGIN.saturating_add(settings.load),
+        began,
+        ready: began.saturating_add(settings.load),
         outcome: Outcome::default(),
     };
     simulation.begin();
@@ -103,6 +102,26 @@ pub fn run(rules: &RetryRules, settings: Settings) -> Outcome {
         simulation.happen(now, happening);
     }
     simulation.outcome
+}
+
+/// A server that has loaded the model and answered once, so that it can tell how long both take; and when that was over.
+fn experienced(model: &ModelName, settings: Settings) -> (Admission, Moment) {
+    let profile = Profile { parallel: settings.parallel, ..Profile::default() };
+    let mut admission = Admission::new(settings.bounds, [(model.clone(), profile)].into());
+    let (ticket, generation) = (Ticket(0), Generation(1));
+    let loaded = Moment::ORIGIN.saturating_add(settings.load);
+    let answered = loaded.saturating_add(settings.service);
+    for (event, now) in [
+        (Event::Arrive { ticket, model: model.clone() }, Moment::ORIGIN),
+        (Event::Loaded { generation, footprint: None }, loaded),
+        (Event::Release { lease: LeaseId { generation, ticket } }, answered),
+        (Event::Unload { model: model.clone() }, answered),
+        (Event::Ended { generation }, answered),
+    ] {
+        // What it commands is what the next event answers to.
+        admission.handle(event, now, &mut Vec::new());
+    }
+    (admission, answered)
 }
 
 /// What happens next; a client is named by its index.
@@ -134,14 +153,14 @@ struct Simulation<'r> {
     settings: Settings,
     random: Random,
     agenda: Agenda<Happening>,
-    admission: Admission,
+    admission: Driven,
     places: hint::Places,
     model: ModelName,
     clients: Vec<Client<'r>>,
     /// Whose each ticket is.
     tickets: Vec<usize>,
-    /// The next tick on the agenda.
-    tick: Option<Moment>,
+    /// When the clients began.
+    began: Moment,
     /// When the engine is ready, as far as is known.
     ready: Moment,
     outcome: Outcome,
@@ -156,18 +175,18 @@ impl Simulation<'_> {
                 breaker: Some(CircuitBreaker::new(BreakerSettings::TARGET)),
             };
             let (sequence, step) =
-                RetrySequence::begin(self.rules, RetriesAbove::NONE, Moment::ORIGIN, &mut target);
+                RetrySequence::begin(self.rules, RetriesAbove::NONE, self.began, &mut target);
             self.clients.push(Client { sequence: Some(sequence), target });
-            self.follow(client, step, Moment::ORIGIN);
+            self.follow(client, step, self.began);
         }
     }
 
     fn happen(&mut self, now: Moment, happening: Happening) {
         match happening {
             Happening::Call(client) => {
-                self.outcome.calls.push(now.saturating_since(Moment::ORIGIN));
-                let ticket = Ticket(self.tickets.len() as u64);
+                self.outcome.calls.push(now.saturating_since(self.began));
                 self.tickets.push(client);
+                let ticket = Ticket(self.tickets.len() as u64);
                 self.admit(now, Event::Arrive { ticket, model: self.model.clone() });
             }
             Happening::Refused(client, code, hint) => {
@@ -187,7 +206,7 @@ impl Simulation<'_> {
                 let Client { sequence, target } = &mut self.clients[client];
                 if let Some(sequence) = sequence.take() {
                     let _ = sequence.on_success(now, target);
-                    self.outcome.answered.push(now.saturating_since(Moment::ORIGIN));
+                    self.outcome.answered.push(now.saturating_since(self.began));
                 }
             }
             Happening::Loaded(generation) => self.admit(now, Event::Loaded { generation, footprint: None }),
@@ -196,10 +215,7 @@ impl Simulation<'_> {
                 self.send(now, Happening::Answered(self.client(lease.ticket)));
                 self.admit(now, Event::Release { lease });
             }
-            Happening::Tick => {
-                self.tick = None;
-                self.admit(now, Event::Tick);
-            }
+            Happening::Tick => self.admit(now, Event::Tick),
         }
     }
 
@@ -210,15 +226,14 @@ impl Simulation<'_> {
             Next::Wait { delay } => self.agenda.add(now.saturating_add(delay), Happening::Wake(client)),
             Next::GiveUp { reason, .. } => {
                 self.clients[client].sequence = None;
-                self.outcome.gave_up.push((now.saturating_since(Moment::ORIGIN), reason));
+                self.outcome.gave_up.push((now.saturating_since(self.began), reason));
             }
         }
     }
 
     /// The server does what its machine says.
     fn admit(&mut self, now: Moment, event: Event) {
-        let mut commands = Vec::new();
-        self.admission.handle(event, now, &mut commands);
+        let (commands, due) = self.admission.handle(event, now);
         for command in commands {
             match command {
                 Command::Launch { generation, .. } => {
@@ -229,21 +244,19 @@ impl Simulation<'_> {
                 Command::Grant { lease } => {
                     self.agenda.add(now.saturating_add(self.settings.service), Happening::Served(lease));
                 }
-                Command::Refuse { ticket, refusal, .. } => {
-                    let refused = Happening::Refused(self.client(ticket), refusal.code(), self.hint(now));
+                Command::Refuse { ticket, refusal, retry_after } => {
+                    let hint = self.hint(now, retry_after);
+                    let refused = Happening::Refused(self.client(ticket), refusal.code(), hint);
                     self.send(now, refused);
                 }
             }
         }
-        if let Some(deadline) = self.admission.next_deadline()
-            && self.tick.is_none_or(|tick| deadline < tick)
-        {
-            self.tick = Some(deadline);
-            self.agenda.add(deadline, Happening::Tick);
+        if let Some(due) = due {
+            self.agenda.add(due, Happening::Tick);
         }
     }
 
-    fn hint(&mut self, now: Moment) -> Option<Duration> {
+    fn hint(&mut self, now: Moment, retry_after: Option<Duration>) -> Option<Duration> {
         let policy = &self.rules.policy;
         let load = self.ready.saturating_since(now);
         let Settings { parallel, service, .. } = self.settings;
@@ -253,20 +266,14 @@ impl Simulation<'_> {
                 let estimate = self.places.take(policy, now, load.saturating_add(interval), interval);
                 Some(hint::advertise(policy, Some(estimate)))
             }
-            Hint::Estimate => {
-                let queue = self.admission.snapshot(now).queue;
-                let waiting = queue.iter().map(|queue| queue.waiting).sum::<usize>();
-                let rounds = waiting.div_ceil(parallel.max(1) as usize);
-                let service = service.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
-                Some(hint::advertise(policy, Some(load.saturating_add(service))))
-            }
+            Hint::Estimate => Some(hint::advertise(policy, retry_after)),
             Hint::Default => Some(hint::advertise(policy, None)),
             Hint::None => None,
         }
     }
 
     fn client(&self, ticket: Ticket) -> usize {
-        let index = usize::try_from(ticket.0).expect("tickets are indices");
+        let index = usize::try_from(ticket.0 - 1).expect("tickets are counted from 1");
         self.tickets[index]
     }
 

@@ -90,8 +90,10 @@ impl Admission {
         }
         let Some(model) = self.models.get(name) else { return Some((Refusal::NotConfigured, None)) };
         let limit = self.settings.queue;
-        if model.queue.len() >= limit {
-            return Some((Refusal::QueueFull { limit }, self.estimate(name, 0, now)));
+        let waiting = model.queue.len();
+        if waiting >= limit {
+            // Not when the first place becomes free: a whole crowd is told the same, and that is one place for all.
+            return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, now)));
         }
         // Whoever comes during the probe waits for its outcome.
         let retry_at = model.breaker.retry_at(now).filter(|_| self.engine_of(name).is_none())?;

@@ -13,6 +13,7 @@ use gglib_core::moment::Moment;
 use proptest::prelude::*;
 
 use crate::desk::{seconds, settings};
+use crate::seeded::for_all;
 
 /// Longest times of the world, in milliseconds.
 const LOAD: u64 = 9_000;
@@ -154,17 +155,12 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
-
-    /// The bound of the module's documentation: number of waiting models × (`TURN_LIMIT` × quantum + switch cost +
-    /// longest running generation).
-    #[test]
-    fn the_oldest_waiter_of_every_model_is_served_within_the_bound(
-        crowds in prop::collection::vec(crowd(), 2..5),
-        slots in 1..3usize,
-        seed: u64,
-    ) {
+/// The bound of the module's documentation: number of waiting models × (`TURN_LIMIT` × quantum + switch cost +
+/// longest running generation).
+#[test]
+fn the_oldest_waiter_of_every_model_is_served_within_the_bound() {
+    let worlds = (prop::collection::vec(crowd(), 2..5), 1..3usize, any::<u64>());
+    for_all(500, worlds, |(crowds, slots, seed)| {
         let models = u32::try_from(crowds.len()).unwrap();
         let mut world = World::new(crowds, slots, seed);
         world.run();
@@ -173,5 +169,6 @@ proptest! {
         let bound = models * (TURN_LIMIT * quantum + switch + Duration::from_millis(ANSWER));
         let longest = Duration::from_millis(world.longest);
         prop_assert!(longest <= bound, "{longest:?} > {bound:?}");
-    }
+        Ok(())
+    });
 }

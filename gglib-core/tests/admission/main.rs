@@ -8,6 +8,7 @@ mod leavers;
 mod outlook;
 mod random;
 mod reload;
+mod seeded;
 mod slots;
 mod turns;
 mod waits;

@@ -80,15 +80,23 @@ fn who_needs_a_turn_waits_for_the_resident_and_for_its_own_load() {
     assert_eq!(desk.outlook_for("a"), Some(outlook(2, Some(37), WaitPhase::Turn)));
 }
 
+/// Queue depth × measured service + measured load. Who is told of the first free place comes back to a full queue.
 #[test]
-fn a_full_queue_tells_when_a_place_becomes_free() {
+fn a_full_queue_tells_when_all_who_wait_will_have_been_served() {
     let mut desk = measured(1);
     desk.loaded(2);
     for _ in 0..8 {
         desk.arrive("a");
     }
     desk.later(3);
-    assert_eq!(desk.arrive("a"), "refuse t11: queue full (again in 5s)");
+    assert_eq!(desk.arrive("a"), "refuse t11: queue full (again in 69s)", "nine answers, 3 s over");
+
+    let mut loading = measured(2);
+    for _ in 0..7 {
+        loading.arrive("a");
+    }
+    loading.later(10);
+    assert_eq!(loading.arrive("a"), "refuse t10: queue full (again in 52s)", "20 s of load, four rounds");
 }
 
 #[test]

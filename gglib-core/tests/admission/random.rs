@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use self::world::World;
 use crate::desk::{gib, seconds, settings, sized};
+use crate::seeded::for_all;
 
 mod world;
 
@@ -85,18 +86,15 @@ pub(crate) fn machine(number: usize) -> (Settings, Vec<(&'static str, Profile)>)
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::with_cases(100_000) })]
-
-    #[test]
-    fn the_rules_hold_over_random_events(
-        number in 0..4usize,
-        steps in prop::collection::vec(any::<u32>().prop_map(step), 0..64),
-    ) {
+#[test]
+fn the_rules_hold_over_random_events() {
+    let sequences = (0..4usize, prop::collection::vec(any::<u32>().prop_map(step), 0..64));
+    for_all(100_000, sequences, |(number, steps)| {
         let mut world = World::new(number);
         for step in steps {
             world.step(step);
         }
         world.settle();
-    }
+        Ok(())
+    });
 }

@@ -113,3 +113,15 @@ fn unloading_by_hand_stops_an_engine_when_its_leases_are_back() {
     assert_eq!(desk.release(1, 1), "stop g1");
     assert_eq!(desk.ended(1), "launch a as g2");
 }
+
+#[test]
+fn who_waits_for_an_engine_that_is_unloaded_by_hand_keeps_its_place() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.tell(Event::Unload { model: ModelName::new("a") });
+    desk.arrive("a");
+    desk.arrive("b");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch a as g2", "it is no turn that has ended");
+}

@@ -178,6 +178,24 @@ fn two_rivals_make_two_residents_stand_aside() {
 }
 
 #[test]
+fn who_is_left_waiting_for_an_engine_that_makes_room_needs_room_in_turn() {
+    let mut desk = Desk::with(several(2, 8), &[]);
+    for (generation, model) in [(1, "a"), (2, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.later(30);
+    desk.arrive("b");
+    desk.arrive("a");
+    assert_eq!(
+        (desk.state("a"), desk.state("c")),
+        (Some(EngineState::Draining), Some(EngineState::Resident))
+    );
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.state("c"), Some(EngineState::Draining), "at once, and not with the next event");
+}
+
+#[test]
 fn models_of_one_group_are_never_there_together() {
     let grouped = Profile { group: Some("large".to_owned()), ..Profile::default() };
     let settings = Settings { max_resident: 3, ..settings() };

@@ -1,7 +1,6 @@
 //! The command line of `gglib retry`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gglib_core::retry::{RetryRules, preset};
 
+use crate::commands::simulation::{Output, Picture, Random};
 use crate::simulate::contention::Strategy;
 use crate::simulate::replay::{self, Answer};
 use crate::simulate::startup::Hint;
@@ -176,30 +176,6 @@ pub(crate) struct Replay {
     pub(crate) output: Output,
 }
 
-/// How what comes out is written.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Output {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Where chance comes from.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Random {
-    /// Where the random numbers begin
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-}
-
-/// Whether there is a picture.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Picture {
-    /// Write a picture of the calls over time as well, as SVG
-    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
-    pub(crate) plot: Option<PathBuf>,
-}
-
 /// Which policy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Preset {
@@ -230,16 +206,6 @@ fn hint_parser() -> impl TypedValueParser<Value = Hint> {
 fn trace(path: &str) -> Result<Arc<[Answer]>, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     replay::parse(&text).map(Arc::from).map_err(|error| error.to_string())
-}
-
-fn svg(path: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(path);
-    let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-    if is_svg {
-        return Ok(path);
-    }
-    Err("a plot is an SVG, and its file ends in .svg; for a PNG, convert that, say with `rsvg-convert`"
-        .to_owned())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

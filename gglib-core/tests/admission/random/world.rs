@@ -217,6 +217,9 @@ impl World {
         for command in out {
             self.check(command);
         }
+        let mut more = Vec::new();
+        self.machine.handle(Event::Tick, self.now, &mut more);
+        assert_eq!(more, [], "the machine was not at rest");
         let oldest = self.waiting.values().map(|(_, since)| *since).min();
         let ends = oldest.map(|since| since.saturating_add(self.settings.max_wait));
         assert!(ends.is_none_or(|end| end > self.now), "somebody waits past its hard bound");
