@@ -10,6 +10,7 @@ use gglib_core::retry::{RetryObserver, RetryPolicy};
 
 use crate::budgets::Budgets;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::repairs::Repairs;
 
 /// The part of the configuration that concerns the endpoint.
@@ -62,6 +63,7 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) repairs: Arc<Repairs>,
+    pub(crate) places: Arc<Places>,
 }
 
 impl App {
@@ -69,6 +71,7 @@ impl App {
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
         let metrics = Arc::new(Metrics::new(&catalog));
         let budgets = Arc::new(Budgets::new(&settings.retry, &catalog, Arc::clone(&metrics)));
+        let places = Arc::new(Places::new(settings.retry));
         Self {
             residency,
             catalog: Arc::new(catalog),
@@ -76,8 +79,10 @@ impl App {
             metrics,
             budgets,
             repairs: Arc::default(),
+            places,
         }
     }
+
     /// Where the sequences and breakers behind the ports publish their events, to be shown by `/metrics`. A target is
     /// known by the name of its model.
     pub fn retry_observer(&self) -> Arc<dyn RetryObserver> {

@@ -5,21 +5,23 @@
 //! relaunched engine when it is dead. Both only inside the idempotency window: before the first content.
 
 use bytes::Bytes;
+use gglib_core::admission::Outlook;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{Lease, Liveness};
 use tokio::time::{Instant, timeout_at};
 
 use self::attempt::Attempt;
 use self::failure::Failure;
+use self::wait::lease;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
-use crate::refusal;
 use crate::request::ChatRequest;
 
 mod answered;
 mod attempt;
 mod failure;
 mod repair;
+mod wait;
 
 /// Who receives the answer.
 pub(crate) trait Sink: Send {
@@ -28,6 +30,9 @@ pub(crate) trait Sink: Send {
 
     /// Takes the data of one chunk, `[DONE]` excepted. Resolves when there is room for more.
     fn chunk(&mut self, data: Bytes) -> impl Future<Output = Result<(), Rejected>> + Send;
+
+    /// Hears how the wait for an engine stands, now and then while it lasts.
+    fn waits(&mut self, _: Outlook) {}
 
     /// Hears of a recovery; see [`Recovery::begins_anew`].
     fn recovered(&mut self, recovery: Recovery) -> impl Future<Output = Result<(), Rejected>> + Send;
@@ -87,7 +92,7 @@ pub(crate) async fn run(
 }
 
 async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
-    let lease = lease(app, request).await?;
+    let lease = lease(app, request, sink).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if !failure.is_suspicion() {
@@ -112,7 +117,7 @@ async fn resend(
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Resent { model: &request.model });
     tracing::info!(generation = lease.generation().0, "sending again on a second connection");
-    tell(sink, Recovery::Resend).await?;
+    tell(request, sink, Recovery::Resend).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     let may_relaunch = failure.is_suspicion() && failure.window_is_open() && app.settings.relaunch;
@@ -132,8 +137,8 @@ async fn relaunch(
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Relaunched { model: &request.model });
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
-    tell(sink, Recovery::Relaunch).await?;
-    let lease = lease(app, request).await?;
+    tell(request, sink, Recovery::Relaunch).await?;
+    let lease = lease(app, request, sink).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if failure.is_suspicion() {
@@ -143,28 +148,20 @@ async fn relaunch(
     Err(failure.into_error())
 }
 
-async fn lease(app: &App, request: &ChatRequest) -> Result<Box<dyn Lease>, ApiError> {
-    let began = Instant::now();
-    let leased = app.residency.enter(request.model.clone()).granted().await;
-    app.metrics.record(Event::LeftQueue { model: &request.model, waited: began.elapsed() });
-    leased.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
-}
-
 async fn attempt(
     app: &App,
     lease: &dyn Lease,
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    match &request.repairable {
-        Some(repairable) => repair::attempt(app, lease, request, repairable, sink).await,
-        None => {
-            let meter = AnswerMeter::new(&app.metrics, request);
-            Attempt::new(request, &app.settings, sink, meter).run(lease).await
-        }
+    if let Some(repairable) = &request.repairable {
+        return repair::attempt(app, lease, request, repairable, sink).await;
     }
+    let meter = AnswerMeter::new(&app.metrics, request);
+    Attempt::new(request, &app.settings, sink, meter).run(lease).await
 }
 
-async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
+async fn tell(request: &ChatRequest, sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
+    request.account.recovered(recovery);
     sink.recovered(recovery).await.map_err(|rejected| Failure::from(rejected).into_error())
 }

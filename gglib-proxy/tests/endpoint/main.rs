@@ -15,3 +15,4 @@ mod recovery;
 mod repair;
 mod repaired;
 mod served;
+mod waiting;
