@@ -12,6 +12,7 @@ mod question;
 pub(crate) mod retry;
 mod serve;
 mod status;
+mod top;
 mod up;
 
 pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliError> {
@@ -22,6 +23,7 @@ pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliEr
         Command::Q(args) => question::run(args, common).await,
         Command::Model(args) => model::run(&args, common),
         Command::Status(args) => status::run(&args, common).await,
+        Command::Top(args) => top::run(&args, common).await,
         Command::Retry(args) => retry::run(&args),
         Command::Config(args) => config::run(&args, common),
         Command::Completions { shell } => Ok(completions::run(shell)),
