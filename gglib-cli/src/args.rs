@@ -39,8 +39,10 @@ pub(crate) enum Command {
     /// List, add or remove models
     #[command(subcommand)]
     Model(Model),
-    /// Show engines, queue and totals of the running endpoint
+    /// Show engines, queue, recent requests and totals of the running endpoint
     Status(Status),
+    /// Watch the running endpoint: its status, again every second
+    Top(Top),
     /// Compare rules by which models share a machine
     #[command(subcommand)]
     Admission(Admission),
@@ -147,6 +149,12 @@ pub(crate) struct Status {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Top {
     #[command(flatten)]
     pub(crate) target: Target,
 }

@@ -14,6 +14,7 @@ pub(crate) mod retry;
 mod serve;
 mod simulation;
 mod status;
+mod top;
 mod up;
 
 pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliError> {
@@ -24,6 +25,7 @@ pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliEr
         Command::Q(args) => question::run(args, common).await,
         Command::Model(args) => model::run(&args, common),
         Command::Status(args) => status::run(&args, common).await,
+        Command::Top(args) => top::run(&args, common).await,
         Command::Admission(args) => admission::run(&args),
         Command::Retry(args) => retry::run(&args),
         Command::Config(args) => config::run(&args, common),

@@ -64,6 +64,8 @@ pub(crate) enum CliError {
     Serve(#[source] io::Error),
     #[error("standard input cannot be read")]
     Stdin(#[source] io::Error),
+    #[error("the terminal cannot be used; `gglib status` needs none")]
+    Terminal(#[source] io::Error),
     #[error("gglib cannot start")]
     Runtime(#[source] io::Error),
 }
@@ -92,6 +94,7 @@ impl CliError {
             | Self::Launcher(_)
             | Self::Serve(_)
             | Self::Stdin(_)
+            | Self::Terminal(_)
             | Self::Runtime(_) => Exit::Failure,
         }
     }

@@ -23,10 +23,12 @@ mod exit;
 mod install;
 mod notice;
 pub mod plot;
+mod screen;
 mod settings;
 mod shutdown;
 pub mod simulate;
 mod ui;
+mod view;
 
 /// The command line as clap knows it, for the reference page and completions.
 pub fn command() -> clap::Command {

@@ -21,6 +21,7 @@ pub(crate) fn overview() {
          gglib chat        talk to a model\n  \
          gglib q \"…\"       ask one question\n  \
          gglib status      see what is loaded\n  \
+         gglib top         watch it\n  \
          gglib --help      everything else"
     );
 }

@@ -55,6 +55,7 @@ fn alone_it_prints_a_short_help_that_starts_with_up() {
       gglib chat        talk to a model
       gglib q "…"       ask one question
       gglib status      see what is loaded
+      gglib top         watch it
       gglib --help      everything else
     --- stderr
     "#);
@@ -221,6 +222,44 @@ fn status_of_nothing_says_how_to_start_it() {
     --- stdout
     --- stderr
     error: no endpoint answers at http://127.0.0.1:1/v1; start it with `gglib serve` or `gglib up`
+    ");
+}
+
+#[test]
+fn top_without_an_endpoint_says_how_to_start_it_and_without_a_terminal_prints_one_frame() {
+    let home = home();
+    assert_snapshot!(gglib(home.path(), &["top", "--url", "http://127.0.0.1:1/v1"]), @"
+    exit 7
+    --- stdout
+    --- stderr
+    error: no endpoint answers at http://127.0.0.1:1/v1; start it with `gglib serve` or `gglib up`
+    ");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("bound"));
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("gglib asks");
+        let mut request = [0; 4096];
+        let read = stream.read(&mut request).expect("readable");
+        assert!(request[..read].starts_with(b"GET /status "), "{}", String::from_utf8_lossy(&request));
+        let body = r#"{"version":"0.1.0","engines":[],"queue":[{"model":"qwen","waiting":3,"oldest_wait_ms":2500}]}"#;
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    });
+    let output = gglib(home.path(), &["top", "--url", &url]);
+    server.join().expect("asked once");
+    assert_snapshot!(output.replace(&url, "[URL]"), @"
+    exit 0
+    --- stdout
+    gglib 0.1.0 at [URL]
+
+    No engine is loaded; the first request loads one.
+
+    QUEUE                                WAITING LONGEST WAIT   A NEW ONE WOULD WAIT
+    qwen                                       3         2.5s                      -
+
+    Requests 0: failed 0, abandoned 0, retried by clients 0.
+    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0.
+    Waits expired 0. Relaunches 0, resends 0, mends 0, repairs 0.
+    --- stderr
     ");
 }
 

@@ -49,7 +49,10 @@ pub use outlook::{Outlook, WaitPhase};
 pub use queue::Ticket;
 pub use refusal::Refusal;
 pub use settings::{Profile, SWITCH_COST_FACTOR, Settings, TURN_LIMIT};
-pub use snapshot::{BreakerSnapshot, EngineSnapshot, EngineState, QueueSnapshot, Snapshot, Totals};
+pub use snapshot::{
+    BreakerSnapshot, EngineSnapshot, EngineState, ModelSnapshot, QueueSnapshot, Snapshot, Totals,
+    WaiterSnapshot,
+};
 
 mod command;
 mod engine;

@@ -11,6 +11,7 @@ use gglib_core::retry::{RetryObserver, RetryPolicy};
 use crate::budgets::Budgets;
 use crate::exchange::activity::Activity;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::repairs::Repairs;
 
 /// The part of the configuration that concerns the endpoint.
@@ -67,6 +68,7 @@ pub struct App {
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) places: Arc<Places>,
     pub(crate) slots: Option<Arc<dyn SlotWitness>>,
 }
 
@@ -75,6 +77,7 @@ impl App {
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
         let metrics = Arc::new(Metrics::new(&catalog));
         let budgets = Arc::new(Budgets::new(&settings.retry, &catalog, Arc::clone(&metrics)));
+        let places = Arc::new(Places::new(settings.retry));
         Self {
             residency,
             catalog: Arc::new(catalog),
@@ -83,6 +86,7 @@ impl App {
             budgets,
             repairs: Arc::default(),
             activity: Arc::default(),
+            places,
             slots: None,
         }
     }

@@ -6,6 +6,7 @@
 //! relaunched engine may go on where the dead one broke off.
 
 use bytes::Bytes;
+use gglib_core::admission::Outlook;
 use gglib_core::api::chunk::PromptProgress;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{Lease, Liveness};
@@ -15,9 +16,9 @@ pub(crate) use self::answered::unix_now;
 use self::attempt::Attempt;
 use self::continuation::Recording;
 use self::failure::Failure;
+use self::wait::lease;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
-use crate::refusal;
 use crate::request::ChatRequest;
 
 pub(crate) mod activity;
@@ -26,6 +27,7 @@ mod attempt;
 mod continuation;
 mod failure;
 mod repair;
+mod wait;
 
 /// Who receives the answer.
 pub(crate) trait Sink: Send {
@@ -34,6 +36,9 @@ pub(crate) trait Sink: Send {
 
     /// Takes the data of one chunk, `[DONE]` excepted. Resolves when there is room for more.
     fn chunk(&mut self, data: Bytes) -> impl Future<Output = Result<(), Rejected>> + Send;
+
+    /// Hears how the wait for an engine stands, now and then while it lasts.
+    fn waits(&mut self, _: Outlook) {}
 
     /// Hears how far the engine has come with the prompt, before the chunk that says so.
     fn progress(&mut self, _: &PromptProgress) {}
@@ -104,7 +109,7 @@ async fn answer(
     request: &ChatRequest,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
-    let lease = lease(app, request).await?;
+    let lease = lease(app, request, sink).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if !failure.is_suspicion() {
@@ -143,7 +148,7 @@ async fn resend(
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Resent { model: &request.model });
     tracing::info!(generation = lease.generation().0, "sending again on a second connection");
-    tell(sink, Recovery::Resend).await?;
+    tell(request, sink, Recovery::Resend).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if failure.is_suspicion() && lease.confirm().await == Liveness::Dead {
@@ -162,8 +167,8 @@ async fn relaunch(
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Relaunched { model: &request.model });
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
-    tell(sink, Recovery::Relaunch).await?;
-    let lease = lease(app, request).await?;
+    tell(request, sink, Recovery::Relaunch).await?;
+    let lease = lease(app, request, sink).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     // Also when nothing is left for this request: the next one must not meet a dead engine.
@@ -174,28 +179,20 @@ async fn relaunch(
     Err(failure.into_error())
 }
 
-async fn lease(app: &App, request: &ChatRequest) -> Result<Box<dyn Lease>, ApiError> {
-    let began = Instant::now();
-    let leased = app.residency.enter(request.model.clone()).granted().await;
-    app.metrics.record(Event::LeftQueue { model: &request.model, waited: began.elapsed() });
-    leased.map_err(|refused| refusal::to_error(&refused, &request.model, &app.settings.retry))
-}
-
 async fn attempt(
     app: &App,
     lease: &dyn Lease,
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    match &request.repairable {
-        Some(repairable) => repair::attempt(app, lease, request, repairable, sink).await,
-        None => {
-            let meter = AnswerMeter::new(&app.metrics, request);
-            Attempt::new(app, request, lease, sink, meter).run().await
-        }
+    if let Some(repairable) = &request.repairable {
+        return repair::attempt(app, lease, request, repairable, sink).await;
     }
+    let meter = AnswerMeter::new(&app.metrics, request);
+    Attempt::new(app, request, lease, sink, meter).run().await
 }
 
-async fn tell(sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
+async fn tell(request: &ChatRequest, sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
+    request.account.recovered(recovery);
     sink.recovered(recovery).await.map_err(|rejected| Failure::from(rejected).into_error())
 }

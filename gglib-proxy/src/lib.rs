@@ -6,6 +6,7 @@
 pub use app::{App, Settings};
 pub use serve::{serve, serve_on};
 
+mod account;
 mod app;
 mod budgets;
 mod connection;
@@ -13,6 +14,7 @@ mod exchange;
 pub mod metrics;
 mod own_chunk;
 mod panics;
+mod places;
 mod plain;
 mod refusal;
 mod repairable;

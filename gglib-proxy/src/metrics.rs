@@ -17,14 +17,17 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::labels::{Changed, Ended, GaveUp, Happened, Lasted, Model, OfModel};
+use self::recent::Recents;
 
 pub(crate) use self::answer::{AnswerMeter, Tokens};
 pub(crate) use self::event::{End, Event};
+pub(crate) use self::recent::Recent;
 pub use self::table::{Kind, METRICS, Metric};
 
 mod answer;
 mod event;
 mod labels;
+mod recent;
 mod scheduler;
 mod table;
 
@@ -59,9 +62,11 @@ pub(crate) struct Metrics {
     mends: Family<OfModel, Counter>,
     repairs: Family<OfModel, Counter>,
     retries_above: Seconds<OfModel>,
+    retried: Family<OfModel, Counter>,
     retry_events: Family<Happened, Counter>,
     give_ups: Family<GaveUp, Counter>,
     breaker_changes: Family<Changed, Counter>,
+    recent: Recents,
 }
 
 /// Counted since the start, over all models.
@@ -85,6 +90,8 @@ pub(crate) struct Totals {
     pub(crate) mends: u64,
     /// Those that a second request has put right.
     pub(crate) repairs: u64,
+    /// Requests that their client had made before.
+    pub(crate) retries: u64,
 }
 
 impl Metrics {
@@ -113,9 +120,11 @@ impl Metrics {
             mends: Family::default(),
             repairs: Family::default(),
             retries_above: Family::new_with_constructor(retries),
+            retried: Family::default(),
             retry_events: Family::default(),
             give_ups: Family::default(),
             breaker_changes: Family::default(),
+            recent: Recents::default(),
         };
         metrics.models.iter().for_each(|model| metrics.begin_at_zero(model));
         metrics.registered()
@@ -130,6 +139,7 @@ impl Metrics {
             Event::Identified { model, above } => {
                 self.in_flight.get_or_create(&of(model)).inc();
                 self.retries_above.get_or_create(&of(model)).observe(above.count().into());
+                self.retried.get_or_create(&of(model)).inc_by(above.is_retry().into());
             }
             Event::LeftQueue { model, waited } => {
                 self.queue_wait.get_or_create(&of(model)).observe(waited.as_secs_f64());
@@ -176,6 +186,16 @@ impl Metrics {
         }
     }
 
+    /// Keeps a request that has ended, and forgets the oldest.
+    pub(crate) fn remember(&self, recent: Recent) {
+        self.recent.push(recent);
+    }
+
+    /// The requests that ended last, the latest first.
+    pub(crate) fn recent(&self) -> Vec<Recent> {
+        self.recent.list()
+    }
+
     /// The totals of `/status`.
     pub(crate) fn totals(&self) -> Totals {
         let sum = |family: &Family<OfModel, Counter>| -> u64 {
@@ -198,6 +218,7 @@ impl Metrics {
             broken_turns: sum(&self.broken_turns),
             mends: sum(&self.mends),
             repairs: sum(&self.repairs),
+            retries: sum(&self.retried),
         }
     }
 
@@ -232,6 +253,7 @@ impl Metrics {
             &self.broken_turns,
             &self.mends,
             &self.repairs,
+            &self.retried,
         ] {
             drop(counter.get_or_create(&of));
         }
@@ -264,6 +286,7 @@ impl Metrics {
         table::MENDS.register(registry, self.mends.clone());
         table::REPAIRS.register(registry, self.repairs.clone());
         table::RETRIES_ABOVE.register(registry, self.retries_above.clone());
+        table::RETRIED.register(registry, self.retried.clone());
         table::RETRY_EVENTS.register(registry, self.retry_events.clone());
         table::GIVE_UPS.register(registry, self.give_ups.clone());
         table::BREAKER_CHANGES.register(registry, self.breaker_changes.clone());

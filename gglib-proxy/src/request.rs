@@ -6,6 +6,7 @@ use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::{Catalog, ModelName, Unknown};
 use tokio::time::Instant;
 
+use crate::account::Account;
 use crate::repairable::Repairable;
 
 /// A chat completion request whose model is known.
@@ -24,6 +25,8 @@ pub(crate) struct ChatRequest {
     pub(crate) repairable: Option<Repairable>,
     /// What the engine is sent: the client's body, asked for as a stream with progress.
     pub(crate) body: Bytes,
+    /// What becomes known of it.
+    pub(crate) account: Account,
     /// When it had been read.
     pub(crate) read_at: Instant,
 }
@@ -61,8 +64,17 @@ impl ChatRequest {
             options.set("include_usage", true);
             body.set_object("stream_options", options);
         }
-        let read_at = Instant::now();
-        Ok(Self { model, stream, choices, progress, usage, repairable, body: body.into_bytes(), read_at })
+        Ok(Self {
+            model,
+            stream,
+            choices,
+            progress,
+            usage,
+            repairable,
+            body: body.into_bytes(),
+            account: Account::default(),
+            read_at: Instant::now(),
+        })
     }
 }
 

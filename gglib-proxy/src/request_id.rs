@@ -11,8 +11,12 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a client.
 const LONGEST: usize = 128;
 
+/// The id of a request, as one of its extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub(crate) Box<str>);
+
 /// Gives the request its id, in the log and in the response.
-pub(crate) async fn layer(request: Request, next: Next) -> Response {
+pub(crate) async fn layer(mut request: Request, next: Next) -> Response {
     let given = request.headers().get(&REQUEST_ID).filter(|id| is_usable(id)).cloned();
     let id = given.unwrap_or_else(fresh);
     let span = tracing::info_span!(
@@ -22,6 +26,7 @@ pub(crate) async fn layer(request: Request, next: Next) -> Response {
         model = Empty,
         retries_above = Empty,
     );
+    request.extensions_mut().insert(RequestId(id.to_str().unwrap_or_default().into()));
     let mut response = next.run(request).instrument(span).await;
     response.headers_mut().insert(REQUEST_ID, id);
     response

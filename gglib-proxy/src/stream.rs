@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use bytes::Bytes;
+use gglib_core::admission::Outlook;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::ModelName;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -30,8 +31,8 @@ pub(crate) struct Exchange {
     app: App,
     model: ModelName,
     accepted: Instant,
-    /// What arrived before the response's head.
-    first: Option<Bytes>,
+    /// What arrived before the response's head, the last of its kind.
+    first: Option<Item>,
     recovery: Option<Recovery>,
     items: mpsc::Receiver<Item>,
     task: Running,
@@ -42,6 +43,8 @@ enum Item {
     /// The data of a chunk.
     Chunk(Bytes),
     Recovered(Recovery),
+    /// The wait for an engine goes on.
+    Waits(Outlook),
 }
 
 impl Exchange {
@@ -63,8 +66,9 @@ impl Exchange {
         loop {
             match self.items.recv().await {
                 Some(Item::Recovered(recovery)) => self.recovery = Some(recovery),
-                Some(Item::Chunk(data)) => {
-                    self.first = Some(data);
+                Some(item @ Item::Waits(_)) => self.first = Some(item),
+                Some(item @ Item::Chunk(_)) => {
+                    self.first = Some(item);
                     return Ok(());
                 }
                 None => return self.task.outcome().await,
@@ -124,6 +128,11 @@ impl Sink for Channel {
 
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
         self.0.send(Item::Chunk(data)).await.map_err(|_| Rejected::ClientGone)
+    }
+
+    /// A client that does not read is not told; the next time is soon.
+    fn waits(&mut self, outlook: Outlook) {
+        let _ = self.0.try_send(Item::Waits(outlook));
     }
 
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {

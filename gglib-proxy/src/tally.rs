@@ -1,13 +1,16 @@
 //! One request in the count.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use gglib_core::api::error::ApiError;
 use gglib_core::model::ModelName;
 use gglib_core::retry::RetriesAbove;
 use tokio::time::Instant;
 
-use crate::metrics::{End, Event, Metrics};
+use crate::account::Account;
+use crate::metrics::{End, Event, Metrics, Recent};
+use crate::request::ChatRequest;
 
 /// One request in the count. It is closed exactly once: by its outcome, or by being dropped without one, which
 /// means that whoever was answering it has been dropped because the client left.
@@ -15,20 +18,31 @@ use crate::metrics::{End, Event, Metrics};
 pub(crate) struct Tally {
     metrics: Arc<Metrics>,
     began: Instant,
+    id: Box<str>,
     identity: Option<(ModelName, RetriesAbove)>,
+    account: Account,
     open: bool,
 }
 
 impl Tally {
-    pub(crate) fn begin(metrics: &Arc<Metrics>) -> Self {
+    /// Opens the count for the request with this `id`.
+    pub(crate) fn begin(metrics: &Arc<Metrics>, id: Box<str>) -> Self {
         metrics.record(Event::Received);
-        Self { metrics: Arc::clone(metrics), began: Instant::now(), identity: None, open: true }
+        Self {
+            metrics: Arc::clone(metrics),
+            began: Instant::now(),
+            id,
+            identity: None,
+            account: Account::default(),
+            open: true,
+        }
     }
 
-    /// Takes the request's model, once it is known.
-    pub(crate) fn identify(&mut self, model: &ModelName, above: RetriesAbove) {
-        self.metrics.record(Event::Identified { model, above });
-        self.identity = Some((model.clone(), above));
+    /// Takes the request, once it is known.
+    pub(crate) fn identify(&mut self, request: &ChatRequest, above: RetriesAbove) {
+        self.metrics.record(Event::Identified { model: &request.model, above });
+        self.identity = Some((request.model.clone(), above));
+        self.account = request.account.clone();
     }
 
     /// The model, and how often the request had been made before; `None` until they are known.
@@ -48,8 +62,23 @@ impl Tally {
     fn close(&mut self, end: End<'_>) {
         self.open = false;
         let model = self.identity.as_ref().map(|(model, _)| model);
-        self.metrics.record(Event::Ended { model, end, after: self.began.elapsed() });
+        let after = self.began.elapsed();
+        self.metrics.record(Event::Ended { model, end, after });
+        self.metrics.remember(Recent {
+            ended_at: stamp(),
+            id: std::mem::take(&mut self.id),
+            model: model.cloned(),
+            outcome: end.outcome(),
+            code: end.code(),
+            duration: after,
+            particulars: self.account.particulars(),
+        });
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a record is stamped")]
+fn stamp() -> SystemTime {
+    SystemTime::now()
 }
 
 impl Drop for Tally {

@@ -62,7 +62,7 @@ impl Admission {
             model.moved = now;
             model.failures = 0;
             model.reason = None;
-            model.measured.load.add(now.saturating_since(engine.launched));
+            model.measured.loaded(now.saturating_since(engine.launched));
             model.measured.footprint = footprint.or(model.measured.footprint);
             if let Some(permit) = engine.permit.take() {
                 model.breaker.settle(permit, Outcome::Success, now);

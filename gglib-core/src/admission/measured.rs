@@ -4,17 +4,30 @@ use std::time::Duration;
 
 use crate::memory::Memory;
 
-/// Running means, and the last footprint.
+/// Running means, the loads so far, and the last footprint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     /// From launch to ready.
     pub(super) load: Mean,
+    /// How often that was measured.
+    pub(super) loads: u64,
+    /// All of it.
+    pub(super) loading: Duration,
     /// From the grant of a lease to its release.
     pub(super) service: Mean,
     /// From the order to stop until the memory is back.
     pub(super) stop: Mean,
     /// What the last engine took when it was ready.
     pub(super) footprint: Option<Memory>,
+}
+
+impl Measured {
+    /// Takes the time of a load.
+    pub(super) fn loaded(&mut self, time: Duration) {
+        self.load.add(time);
+        self.loads += 1;
+        self.loading = self.loading.saturating_add(time);
+    }
 }
 
 /// An exponentially weighted mean, the newest value counting a quarter; nothing before the first value.

@@ -61,7 +61,7 @@ impl Admission {
         Some(self.outlook_at(name, rank, now))
     }
 
-    fn outlook_at(&self, name: &ModelName, rank: usize, now: Moment) -> Outlook {
+    pub(super) fn outlook_at(&self, name: &ModelName, rank: usize, now: Moment) -> Outlook {
         let phase = match self.engine_of(name).filter(|engine| engine.stays()) {
             Some(engine) if engine.is_loading() => WaitPhase::Loading,
             Some(engine) if !engine.stands_aside(now) => WaitPhase::Place,

@@ -39,6 +39,10 @@ impl Queue {
         self.waiters.front().copied()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.iter()
+    }
+
     pub(super) fn pop(&mut self) -> Option<Waiter> {
         self.waiters.pop_front()
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Generation;
 use super::engine::{Engine, Stage};
 use super::machine::Admission;
+use super::model::Model;
+use super::{Generation, Outlook};
 use crate::memory::Memory;
 use crate::model::ModelName;
 use crate::moment::Moment;
@@ -20,6 +21,8 @@ pub struct Snapshot {
     pub queue: Vec<QueueSnapshot>,
     /// The models whose last load has failed, by name.
     pub breakers: Vec<BreakerSnapshot>,
+    /// What has been measured of every configured model, by name.
+    pub models: Vec<ModelSnapshot>,
     /// Counted since the start.
     pub totals: Totals,
 }
@@ -87,6 +90,36 @@ pub struct QueueSnapshot {
     pub oldest_wait: Duration,
     /// How long whoever comes now will wait, as far as can be told.
     pub estimate: Option<Duration>,
+    /// The first of them, in their order; at most [`SHOWN`](Self::SHOWN).
+    pub first: Vec<WaiterSnapshot>,
+}
+
+impl QueueSnapshot {
+    /// How many waiters are shown one by one.
+    pub const SHOWN: usize = 5;
+}
+
+/// One waiting request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaiterSnapshot {
+    /// How long it has waited.
+    pub waited: Duration,
+    /// How its wait stands.
+    pub outlook: Outlook,
+}
+
+/// What has been measured of a model since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSnapshot {
+    /// The model.
+    pub model: ModelName,
+    /// Its launches that became ready.
+    pub loads: u64,
+    /// How long they took, all together.
+    pub loading: Duration,
+    /// How often a busy engine of it becomes free for one more request: the mean time of an answer, divided by the
+    /// answers at once. `None` before the first answer.
+    pub interval: Option<Duration>,
 }
 
 /// A model that could not be loaded.
@@ -128,23 +161,36 @@ impl Admission {
     pub fn snapshot(&self, now: Moment) -> Snapshot {
         let mut engines: Vec<_> = self.engines.iter().map(|engine| engine.snapshot(now)).collect();
         engines.sort_unstable_by_key(|engine| engine.generation);
-        Snapshot { engines, queue: self.queues(now), breakers: self.breakers(now), totals: self.totals }
+        let models = self.models.iter().map(|(name, model)| model.snapshot(name)).collect();
+        Snapshot {
+            engines,
+            queue: self.queues(now),
+            breakers: self.breakers(now),
+            models,
+            totals: self.totals,
+        }
     }
 
     fn queues(&self, now: Moment) -> Vec<QueueSnapshot> {
         let mut waiting: Vec<_> = self
             .models
             .iter()
-            .filter_map(|(name, model)| Some((model.queue.oldest()?, name, model.queue.len())))
+            .filter_map(|(name, model)| Some((model.queue.oldest()?, name, &model.queue)))
             .collect();
         waiting.sort_unstable_by_key(|(oldest, ..)| oldest.ticket);
         waiting
             .into_iter()
-            .map(|(oldest, name, waiting)| QueueSnapshot {
+            .map(|(oldest, name, queue)| QueueSnapshot {
                 model: name.clone(),
-                waiting,
+                waiting: queue.len(),
                 oldest_wait: now.saturating_since(oldest.since),
-                estimate: self.estimate(name, waiting, now),
+                estimate: self.estimate(name, queue.len(), now),
+                first: (queue.iter().take(QueueSnapshot::SHOWN).enumerate())
+                    .map(|(rank, waiter)| WaiterSnapshot {
+                        waited: now.saturating_since(waiter.since),
+                        outlook: self.outlook_at(name, rank, now),
+                    })
+                    .collect(),
             })
             .collect()
     }
@@ -166,6 +212,17 @@ impl Admission {
                 }
             })
             .collect()
+    }
+}
+
+impl Model {
+    fn snapshot(&self, name: &ModelName) -> ModelSnapshot {
+        ModelSnapshot {
+            model: name.clone(),
+            loads: self.measured.loads,
+            loading: self.measured.loading,
+            interval: self.measured.service.value().map(|service| service / self.parallel()),
+        }
     }
 }
 

@@ -2,12 +2,38 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::admission::Outlook;
+
 /// The comment that keeps a waiting connection alive. Never `: ping`, which one client's reader takes for an
 /// event and loses what shares a read with it.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// The last event of a stream that ended well.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// The comment for a client whose request waits for an engine: [`KEEP_ALIVE`] with its place in the queue, what it waits
+/// for, and the seconds that this still takes, rounded up, if that can be told.
+///
+/// ```
+/// use std::time::Duration;
+/// use gglib_core::admission::{Outlook, WaitPhase};
+/// use gglib_core::sse::encode;
+///
+/// let outlook = Outlook {
+///     position: 3,
+///     estimate: Some(Duration::from_millis(11_200)),
+///     phase: WaitPhase::Loading,
+/// };
+/// assert_eq!(encode::waiting(outlook), ": keep-alive waiting position=3 phase=loading estimate_s=12\n\n");
+/// let outlook = Outlook { estimate: None, ..outlook };
+/// assert_eq!(encode::waiting(outlook), ": keep-alive waiting position=3 phase=loading\n\n");
+/// ```
+pub fn waiting(outlook: Outlook) -> Bytes {
+    let Outlook { position, estimate, phase } = outlook;
+    let estimate = estimate
+        .map_or_else(String::new, |estimate| format!(" estimate_s={}", estimate.as_millis().div_ceil(1000)));
+    format!(": keep-alive waiting position={position} phase={}{estimate}\n\n", phase.as_str()).into()
+}
 
 /// One event that carries `payload`; a payload of several lines becomes several `data` fields.
 ///

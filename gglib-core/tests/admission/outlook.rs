@@ -1,6 +1,7 @@
 //! What waiting requests are told.
 
-use gglib_core::admission::{Outlook, Profile, Settings, WaitPhase};
+use gglib_core::admission::{ModelSnapshot, Outlook, Profile, QueueSnapshot, Settings, WaitPhase};
+use gglib_core::model::ModelName;
 
 use crate::desk::{Desk, seconds, settings};
 
@@ -51,6 +52,28 @@ fn a_load_in_progress_and_those_ahead_make_the_estimate() {
     assert_eq!(desk.outlook(4), Some(outlook(1, Some(5), WaitPhase::Place)));
     assert_eq!(at(&desk, 5), 5);
     assert_eq!(desk.outlook_for("a").unwrap().estimate, Some(seconds(13)));
+}
+
+#[test]
+fn the_snapshot_shows_the_first_waiters_and_what_was_measured() {
+    let mut desk = measured(2);
+    desk.later(10);
+    (0..6).for_each(|_| drop(desk.arrive("a")));
+    let snapshot = desk.snapshot();
+    let queue = &snapshot.queue[0];
+    assert_eq!((queue.waiting, queue.first.len()), (7, QueueSnapshot::SHOWN));
+    for (waiter, ticket) in queue.first.iter().zip(2..) {
+        assert_eq!(Some(waiter.outlook), desk.outlook(ticket));
+    }
+    assert_eq!([queue.first[0].waited, queue.first[1].waited], [seconds(10), seconds(0)]);
+    let model = ModelName::new("a");
+    // A request takes 8 s, and two are served at once.
+    let known = ModelSnapshot { model, loads: 1, loading: seconds(30), interval: Some(seconds(4)) };
+    assert_eq!(snapshot.models[0], known);
+    desk.later(20);
+    desk.loaded(2);
+    let known = &desk.snapshot().models[0];
+    assert_eq!((known.loads, known.loading), (2, seconds(60)));
 }
 
 #[test]

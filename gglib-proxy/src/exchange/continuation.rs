@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use gglib_core::admission::Outlook;
 use gglib_core::api::chunk::PromptProgress;
 use gglib_core::api::error::ApiError;
 use gglib_core::continuation::{Continuation, Delivered, Splicer};
@@ -47,6 +48,10 @@ impl<S: Sink> Sink for Recording<'_, S> {
         Ok(())
     }
 
+    fn waits(&mut self, outlook: Outlook) {
+        self.sink.waits(outlook);
+    }
+
     fn progress(&mut self, progress: &PromptProgress) {
         if let Some(delivered) = &mut self.delivered {
             delivered.observe_progress(progress);
@@ -78,11 +83,11 @@ pub(super) async fn take_up(
     };
     app.metrics.record(Event::Continued { model: &request.model });
     tracing::warn!(model = %request.model, %cause, "engine dead; going on with the stream");
-    tell(sink, Recovery::Continuation).await?;
+    tell(request, sink, Recovery::Continuation).await?;
     if let Some(ending) = continuation.ending() {
         return finish(ending, sink).await;
     }
-    let lease = match lease(app, request).await {
+    let lease = match lease(app, request, sink).await {
         Ok(lease) => lease,
         Err(error) => {
             tracing::warn!(%error, "no engine to go on with the stream");

@@ -52,6 +52,7 @@ pub(super) async fn attempt(
             app.metrics.record(Event::BrokenTurn { model });
             app.metrics.record(Event::Mended { model });
             tracing::info!(model = %request.model, "mended the packaging of tool calls");
+            request.account.recovered(Recovery::Mend);
             sink.recovered(Recovery::Mend).await?;
             return Ok(held.with_calls(&calls, 0, &request.model).release(sink).await?);
         }
@@ -65,6 +66,7 @@ pub(super) async fn attempt(
             app.metrics.record(Event::Repaired { model });
             let elapsed_ms = started.elapsed().as_millis();
             tracing::info!(model = %request.model, before, form = form.as_str(), tokens, elapsed_ms, "repaired tool calls");
+            request.account.recovered(Recovery::Repair);
             sink.recovered(Recovery::Repair).await?;
             Ok(held.with_calls(&calls, tokens, &request.model).release(sink).await?)
         }

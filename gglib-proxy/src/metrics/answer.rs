@@ -59,6 +59,7 @@ impl<'a> AnswerMeter<'a> {
         }
         let model = &self.request.model;
         let generation = self.first_content.filter(|_| self.is_seen).map(|first| first.elapsed());
+        self.request.account.used(self.tokens);
         self.metrics.record(Event::Answered { model, generation, tokens: self.tokens });
     }
 
@@ -71,6 +72,15 @@ impl<'a> AnswerMeter<'a> {
 }
 
 impl Tokens {
+    /// Both together, part by part.
+    pub(crate) fn saturating_add(self, other: Self) -> Self {
+        Self {
+            prompt: self.prompt.saturating_add(other.prompt),
+            cached: self.cached.saturating_add(other.cached),
+            completion: self.completion.saturating_add(other.completion),
+        }
+    }
+
     /// Adds what a chunk says: each choice finishes with its `timings`, and a `usage` is the sum of all.
     fn take(&mut self, data: &[u8]) {
         let Ok(Wire { usage, timings }) = serde_json::from_slice(data) else { return };

@@ -62,7 +62,7 @@ impl End<'_> {
     pub(super) const OUTCOMES: [&'static str; 4] = ["success", "failed", "refused", "abandoned"];
 
     /// A refusal is an error that says when to come back.
-    pub(super) fn outcome(&self) -> &'static str {
+    pub(crate) fn outcome(&self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::Error(error) if is_refusal(error) => "refused",
@@ -77,7 +77,7 @@ impl End<'_> {
     }
 
     /// The code of an error, an engine's own summed up in one; else empty.
-    pub(super) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Success | Self::Abandoned => NO_CODE,
             Self::Panic => ErrorCode::Internal.as_str(),

@@ -52,6 +52,14 @@ pub(super) struct Changed {
     pub(super) to: &'static str,
 }
 
+/// Memory of an engine: known by `estimate` or `measurement`, of the kind `ram` or `vram`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Takes {
+    pub(super) model: Model,
+    pub(super) known_by: &'static str,
+    pub(super) kind: &'static str,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct InState {
     pub(super) model: Model,

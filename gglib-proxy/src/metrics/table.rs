@@ -96,6 +96,8 @@ metrics! {
         "Broken turns that a second request has put right",
     Histogram RETRIES_ABOVE "gglib_retries_above" ["model"]
         "How often the clients of requests say that they have made them before, at most 16",
+    Counter RETRIED "gglib_retried_requests_total" ["model"]
+        "Requests whose clients say that they have made them before",
     Counter RETRY_EVENTS "gglib_retry_events_total" ["model", "event"]
         "Events of backoff sequences, and of the budget that the clients' retries are counted against",
     Counter GIVE_UPS "gglib_retry_give_ups_total" ["model", "reason"]
@@ -112,12 +114,24 @@ metrics! {
         "Requests that wait for an engine now",
     Gauge OLDEST_WAIT "gglib_queue_oldest_wait_seconds" ["model"]
         "The longest wait of those that wait now",
-    Counter LOADS "gglib_loads_total" []
+    Gauge MEMORY "gglib_engine_memory_bytes" ["model", "known_by", "kind"]
+        "What engines take, by estimate when they were launched and by measurement when they were ready",
+    Gauge BREAKERS "gglib_load_breakers" ["model", "state"]
+        "1 for a model whose last load has failed: no load is tried (open), or a single one (half open)",
+    Counter LOADS "gglib_loads_total" ["model"]
         "Launches that became ready",
+    Counter LOADING "gglib_load_seconds_total" ["model"]
+        "Time that these launches took",
     Counter FAILED_LOADS "gglib_failed_loads_total" []
         "Launches that did not",
+    Counter CANCELLED_LOADS "gglib_cancelled_loads_total" []
+        "Launches given up because nobody wanted them any more",
     Counter SWAPS "gglib_swaps_total" []
-        "Engines stopped so that another model could have its turn",
+        "Launches for which another model had to make room",
+    Counter EVICTIONS "gglib_evictions_total" []
+        "Engines stopped to make room",
+    Counter EXPIRED "gglib_expired_waits_total" []
+        "Waits ended by one of their bounds",
     Counter CRASHES "gglib_crashes_total" []
         "Engines that ended by themselves while ready",
 }

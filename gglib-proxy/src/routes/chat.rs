@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::connection::Outlet;
 use crate::request::ChatRequest;
+use crate::request_id::RequestId;
 use crate::routes::error_response;
 use crate::tally::Tally;
 use crate::{plain, stream, upload};
@@ -20,9 +21,10 @@ use crate::{plain, stream, upload};
 pub(crate) async fn complete(
     State(app): State<App>,
     Extension(outlet): Extension<Outlet>,
+    Extension(RequestId(id)): Extension<RequestId>,
     request: Request<Body>,
 ) -> Response {
-    let mut tally = Tally::begin(&app.metrics);
+    let mut tally = Tally::begin(&app.metrics, id);
     match answer(&app, request, &mut tally).await {
         Ok(Answer::Whole(response)) => {
             tally.succeed();
@@ -66,6 +68,6 @@ fn identify(app: &App, request: &ChatRequest, above: RetriesAbove, tally: &mut T
     if above.is_retry() {
         span.record("retries_above", above.count());
     }
-    tally.identify(&request.model, above);
+    tally.identify(request, above);
     app.budgets.arrive(&request.model, above);
 }

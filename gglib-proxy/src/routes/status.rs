@@ -1,18 +1,21 @@
 //! `GET /status`: engines, queues and totals as JSON.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use gglib_core::admission::{BreakerSnapshot, EngineSnapshot, QueueSnapshot};
+use gglib_core::admission::{BreakerSnapshot, EngineSnapshot, QueueSnapshot, WaiterSnapshot};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::memory::Memory;
 use gglib_core::model::ModelName;
 use gglib_core::slots::SlotsSnapshot;
 use serde_json::{Value, json};
 
+use crate::account::Particulars;
 use crate::app::App;
+use crate::exchange::Recovery;
+use crate::metrics::Recent;
 use crate::routes::error_response;
 
 /// What is loaded, what waits, and what has been counted since the start. Never loads a model.
@@ -30,6 +33,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
         "engines": snapshot.engines.iter().map(engine).collect::<Vec<_>>(),
         "queue": snapshot.queue.iter().map(queue).collect::<Vec<_>>(),
         "breakers": snapshot.breakers.iter().map(breaker).collect::<Vec<_>>(),
+        "recent": app.metrics.recent().iter().map(recent).collect::<Vec<_>>(),
         "totals": {
             "requests": counted.requests,
             "failed": counted.failed,
@@ -47,6 +51,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "broken_turns": counted.broken_turns,
             "mends": counted.mends,
             "repairs": counted.repairs,
+            "retries": counted.retries,
         },
         "slots": slots,
     }))
@@ -75,6 +80,16 @@ fn queue(queue: &QueueSnapshot) -> Value {
         "waiting": queue.waiting,
         "oldest_wait_ms": millis(queue.oldest_wait),
         "estimate_ms": queue.estimate.map(millis),
+        "first": queue.first.iter().map(waiter).collect::<Vec<_>>(),
+    })
+}
+
+fn waiter(waiter: &WaiterSnapshot) -> Value {
+    json!({
+        "position": waiter.outlook.position,
+        "phase": waiter.outlook.phase.as_str(),
+        "waited_ms": millis(waiter.waited),
+        "estimate_ms": waiter.outlook.estimate.map(millis),
     })
 }
 
@@ -85,6 +100,24 @@ fn breaker(breaker: &BreakerSnapshot) -> Value {
         "retry_in_ms": breaker.retry_in.map(millis),
         "failures": breaker.failures,
         "reason": &*breaker.reason,
+    })
+}
+
+fn recent(recent: &Recent) -> Value {
+    let Particulars { waited, tokens, recovery } = recent.particulars;
+    let ended_at = recent.ended_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "request_id": &*recent.id,
+        "ended_at": ended_at.as_secs(),
+        "model": recent.model.as_ref().map(ModelName::as_str),
+        "outcome": recent.outcome,
+        "code": Some(recent.code).filter(|code| !code.is_empty()),
+        "waited_ms": millis(waited),
+        "duration_ms": millis(recent.duration),
+        "prompt_tokens": tokens.prompt,
+        "cached_tokens": tokens.cached,
+        "completion_tokens": tokens.completion,
+        "recovery": recovery.map(Recovery::as_str),
     })
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
+use gglib_core::admission::Outlook;
 use gglib_core::api::chunk::Identity;
 use gglib_core::sse::encode;
 use serde_json::json;
@@ -68,11 +69,12 @@ impl Relay {
 
     async fn frame(&mut self, tally: Tally) -> Bytes {
         let item = match self.exchange.first.take() {
-            Some(first) => Ok(Some(Item::Chunk(first))),
+            Some(first) => Ok(Some(first)),
             None => timeout(self.exchange.app.settings.keep_alive, self.exchange.items.recv()).await,
         };
         let frame = match item {
-            Err(_) => self.sign_of_life(),
+            Err(_) => self.sign_of_life(None),
+            Ok(Some(Item::Waits(outlook))) => self.sign_of_life(Some(outlook)),
             Ok(Some(Item::Chunk(data))) => self.chunk(data),
             Ok(Some(Item::Recovered(recovery))) => {
                 Bytes::from(format!(": gglib-recovery {}\n\n", recovery.as_str()))
@@ -97,9 +99,10 @@ impl Relay {
         encode::data(&data)
     }
 
-    fn sign_of_life(&mut self) -> Bytes {
+    /// A comment, which says how the wait stands if that is known; or a chunk if none has come for long.
+    fn sign_of_life(&mut self, outlook: Option<Outlook>) -> Bytes {
         if self.latest_at.elapsed() < self.exchange.app.settings.empty_delta {
-            return Bytes::from_static(encode::KEEP_ALIVE);
+            return outlook.map_or(Bytes::from_static(encode::KEEP_ALIVE), encode::waiting);
         }
         let own = || GoesBy::Own(own_chunk::identity(&self.exchange.model));
         let (GoesBy::Own(identity) | GoesBy::Engine(identity)) = self.identity.get_or_insert_with(own);

@@ -19,3 +19,4 @@ mod repair;
 mod repaired;
 mod served;
 mod slots;
+mod waiting;

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gglib_core::admission::{
-    EngineSnapshot, EngineState, Generation, QueueSnapshot, Refusal, Snapshot, Totals,
+    BreakerSnapshot, EngineSnapshot, EngineState, Generation, ModelSnapshot, QueueSnapshot, Refusal,
+    Snapshot, Totals,
 };
+use gglib_core::memory::Memory;
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Liveness, Phase};
+use gglib_core::retry::BreakerState;
 use gglib_proxy::metrics::METRICS;
 use gglib_testkit::wire::{Answer, post};
 use http::StatusCode;
@@ -66,8 +69,8 @@ fn snapshot() -> Snapshot {
         uptime: Duration::from_secs(9),
         pid: None,
         address: None,
-        estimated: None,
-        measured: None,
+        estimated: Some(Memory { ram: 3 << 30, vram: 0 }),
+        measured: Some(Memory { ram: 2 << 30, vram: 1 << 30 }),
         pinned: false,
     };
     let queue = QueueSnapshot {
@@ -75,9 +78,37 @@ fn snapshot() -> Snapshot {
         waiting: 5,
         oldest_wait: Duration::from_millis(1500),
         estimate: None,
+        first: Vec::new(),
     };
-    let totals = Totals { loads: 4, failed_loads: 3, swaps: 2, crashes: 1, ..Totals::default() };
-    Snapshot { engines: vec![engine], queue: vec![queue], breakers: Vec::new(), totals }
+    let breaker = BreakerSnapshot {
+        model: ModelName::new(MODEL),
+        state: BreakerState::Open,
+        retry_in: Some(Duration::from_secs(7)),
+        failures: 1,
+        reason: "no".into(),
+    };
+    let known = ModelSnapshot {
+        model: ModelName::new(MODEL),
+        loads: 4,
+        loading: Duration::from_millis(6500),
+        interval: None,
+    };
+    let totals = Totals {
+        loads: 4,
+        failed_loads: 3,
+        cancelled_loads: 5,
+        swaps: 2,
+        evictions: 6,
+        crashes: 1,
+        expired: 7,
+    };
+    Snapshot {
+        engines: vec![engine],
+        queue: vec![queue],
+        breakers: vec![breaker],
+        models: vec![known],
+        totals,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,6 +154,7 @@ fn the_names_are_these() {
             "gglib_mends_total",
             "gglib_repairs_total",
             "gglib_retries_above",
+            "gglib_retried_requests_total",
             "gglib_retry_events_total",
             "gglib_retry_give_ups_total",
             "gglib_breaker_changes_total",
@@ -131,9 +163,15 @@ fn the_names_are_these() {
             "gglib_engine_requests_in_flight",
             "gglib_queue_waiting",
             "gglib_queue_oldest_wait_seconds",
+            "gglib_engine_memory_bytes",
+            "gglib_load_breakers",
             "gglib_loads_total",
+            "gglib_load_seconds_total",
             "gglib_failed_loads_total",
+            "gglib_cancelled_loads_total",
             "gglib_swaps_total",
+            "gglib_evictions_total",
+            "gglib_expired_waits_total",
             "gglib_crashes_total",
         ]
     );
@@ -255,6 +293,8 @@ async fn retries_from_above_are_counted_capped_and_budgeted_and_never_refused() 
 
     let families = scrape(&endpoint).await;
     assert_eq!(counted(&families, "gglib_retries_above_count"), ["model=m 21"]);
+    assert_eq!(counted(&families, "gglib_retried_requests_total"), ["model=m 20"]);
+    assert_eq!(endpoint.totals().await["retries"], 20);
     assert_eq!(counted(&families, "gglib_retries_above_sum"), ["model=m 36"], "17 × 1 + 16 + 1 + 2");
     assert_eq!(
         sorted(counted(&families, "gglib_retry_events_total")),
@@ -273,13 +313,26 @@ async fn engines_queues_and_totals_are_those_of_the_scheduler_and_asking_loads_n
         ("gglib_engine_requests_in_flight", "model=m 2"),
         ("gglib_queue_waiting", "model=m 5"),
         ("gglib_queue_oldest_wait_seconds", "model=m 1.5"),
-        ("gglib_loads_total", " 4"),
+        ("gglib_load_breakers", "model=m state=open 1"),
+        ("gglib_loads_total", "model=m 4"),
+        ("gglib_load_seconds_total", "model=m 6.5"),
         ("gglib_failed_loads_total", " 3"),
+        ("gglib_cancelled_loads_total", " 5"),
         ("gglib_swaps_total", " 2"),
+        ("gglib_evictions_total", " 6"),
+        ("gglib_expired_waits_total", " 7"),
         ("gglib_crashes_total", " 1"),
     ] {
         assert_eq!(counted(&families, name), [expected], "{name}");
     }
+    assert_eq!(
+        sorted(counted(&families, "gglib_engine_memory_bytes")),
+        [
+            "kind=ram known_by=estimate model=m 3221225472",
+            "kind=ram known_by=measurement model=m 2147483648",
+            "kind=vram known_by=measurement model=m 1073741824",
+        ]
+    );
     assert_eq!(endpoint.ports.stage.going_on(), [0, 0, 0]);
     assert_eq!(counted(&families, "gglib_requests_received_total"), [""; 0]);
 }

@@ -61,8 +61,11 @@ impl Piped {
     }
 
     pub(crate) async fn totals(&self) -> Value {
-        let status = self.connect().ask("GET /status HTTP/1.1\r\nhost: gglib\r\n\r\n").await;
-        status.json()["totals"].take()
+        self.status().await["totals"].take()
+    }
+
+    pub(crate) async fn status(&self) -> Value {
+        self.connect().ask("GET /status HTTP/1.1\r\nhost: gglib\r\n\r\n").await.json()
     }
 }
 

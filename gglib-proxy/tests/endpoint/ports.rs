@@ -14,7 +14,7 @@ use gglib_core::ports::{
 };
 use http::{Request, Response, StatusCode};
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// One thing that an engine does with a request.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub(crate) enum Turn {
     After(Duration),
     /// Refuses after this long.
     Refused(Duration, Refusal),
+    /// Refuses after this long, and says when to come back.
+    RefusedUntil(Duration, Refused),
     Panic,
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct Ports {
 pub(crate) struct Stage {
     answers: Mutex<VecDeque<Vec<Step>>>,
     health: Mutex<VecDeque<Liveness>>,
+    /// What is said of waits, the nth to the nth question, and how long each answer takes.
+    outlooks: Mutex<VecDeque<(Duration, Option<Outlook>)>>,
     /// What engines say about themselves; asking them takes nothing from `answers`.
     props: Mutex<String>,
     /// Requests that wait in the queue.
@@ -83,6 +87,15 @@ impl Ports {
     /// The nth request gets the nth of `turns`.
     pub(crate) fn with_turns(self, turns: impl IntoIterator<Item = Turn>) -> Self {
         self.turns.lock().unwrap().extend(turns);
+        self
+    }
+
+    /// The nth question how a wait stands gets the nth of `outlooks`, after this long; all others get nothing.
+    pub(crate) fn with_outlooks(
+        self,
+        outlooks: impl IntoIterator<Item = (Duration, Option<Outlook>)>,
+    ) -> Self {
+        self.stage.outlooks.lock().unwrap().extend(outlooks);
         self
     }
 
@@ -149,7 +162,11 @@ impl Drop for Counted {
 impl Residency for Ports {
     fn enter(&self, _: ModelName) -> Box<dyn Waiting> {
         let turn = self.turns.lock().unwrap().pop_front().unwrap_or(Turn::After(Duration::ZERO));
-        Box::new(Place { turn, waiting: Counted::new(&self.stage, |stage| &stage.waiting) })
+        Box::new(Place {
+            turn,
+            began: Instant::now(),
+            waiting: Counted::new(&self.stage, |stage| &stage.waiting),
+        })
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
@@ -159,6 +176,7 @@ impl Residency for Ports {
 
 struct Place {
     turn: Turn,
+    began: Instant,
     waiting: Counted,
 }
 
@@ -166,10 +184,14 @@ impl Waiting for Place {
     fn granted(&mut self) -> BoxFuture<'_, Result<Box<dyn Lease>, Refused>> {
         Box::pin(async move {
             match &self.turn {
-                Turn::After(wait) => sleep(*wait).await,
+                Turn::After(wait) => sleep_until(self.began + *wait).await,
                 Turn::Refused(wait, refusal) => {
-                    sleep(*wait).await;
+                    sleep_until(self.began + *wait).await;
                     return Err(refusal.clone().into());
+                }
+                Turn::RefusedUntil(wait, refused) => {
+                    sleep_until(self.began + *wait).await;
+                    return Err(refused.clone());
                 }
                 Turn::Panic => panic!("a fault in the queue"),
             }
@@ -179,7 +201,11 @@ impl Waiting for Place {
     }
 
     fn outlook(&self) -> BoxFuture<'_, Option<Outlook>> {
-        Box::pin(async { None })
+        Box::pin(async {
+            let (pause, outlook) = self.waiting.0.outlooks.lock().unwrap().pop_front().unwrap_or_default();
+            sleep(pause).await;
+            outlook
+        })
     }
 }
 

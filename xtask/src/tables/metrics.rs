@@ -63,7 +63,12 @@ fn labels() -> Vec<[String; 2]> {
         ("event", "`attempt`, `retry`, `success`, `exhausted`, `budget_exceeded`, `breaker_changed` or `cancelled`.".to_owned()),
         ("reason", format!("Why there is no further attempt; from the endpoint {}.", reasons.join(" or "))),
         ("to", "The state that the breaker has now: `closed`, `open` or `half open`.".to_owned()),
-        ("state", "`loading`, `resident`, `draining` or `stopping`.".to_owned()),
+        (
+            "state",
+            "Of an engine: `loading`, `resident`, `draining` or `stopping`. Of a breaker: `open` or `half open`.".to_owned(),
+        ),
+        ("known_by", "`estimate` or `measurement`.".to_owned()),
+        ("kind", "`ram`, or `vram` for the memory of GPUs.".to_owned()),
         (
             "le",
             format!("Upper bounds of buckets: of times from 10 ms to 30 min, of retries up to 10 (of at most {}).", RetriesAbove::MAX),

@@ -1,0 +1,54 @@
+//! The wait for an engine, and what its client is told meanwhile.
+
+use std::time::Duration;
+
+use gglib_core::api::error::ApiError;
+use gglib_core::ports::{Lease, Refused, Waiting};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::Sink;
+use crate::app::App;
+use crate::metrics::Event;
+use crate::refusal;
+use crate::request::ChatRequest;
+
+/// From the beginning of a wait to the first question how it stands: in time for the head of a stream.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Between two questions: shorter than the silence after which a stream gets a bare comment.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// Waits for an engine of the request's model.
+pub(super) async fn lease(
+    app: &App,
+    request: &ChatRequest,
+    sink: &mut impl Sink,
+) -> Result<Box<dyn Lease>, ApiError> {
+    let began = Instant::now();
+    let mut waiting = app.residency.enter(request.model.clone());
+    let leased = granted(&mut *waiting, sink).await;
+    let waited = began.elapsed();
+    request.account.waited(waited);
+    app.metrics.record(Event::LeftQueue { model: &request.model, waited });
+    match leased {
+        Ok(lease) => Ok(lease),
+        Err(refused) => Err(refusal::to_error(app, &refused, &request.model).await),
+    }
+}
+
+/// The end of the wait. Until then the sink is told how it stands, as far as the owner of the queue says so.
+async fn granted(waiting: &mut dyn Waiting, sink: &mut impl Sink) -> Result<Box<dyn Lease>, Refused> {
+    let mut questions = interval_at(Instant::now() + FIRST, PERIOD);
+    questions.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            leased = waiting.granted() => return leased,
+            _ = questions.tick() => {}
+        }
+        // An owner that does not answer this grants nothing meanwhile either.
+        if let Some(outlook) = waiting.outlook().await {
+            sink.waits(outlook);
+        }
+    }
+}
