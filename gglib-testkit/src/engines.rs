@@ -12,6 +12,7 @@ use gglib_core::ports::{Lease, Residency};
 use gglib_core::retry::BreakerSettings;
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
+use gglib_runtime::memory::Accounts;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -25,6 +26,8 @@ pub struct Engines {
     pub launch: LaunchSettings,
     /// Bounds of waiting; change them before [`start`](Self::start).
     pub admission: Settings,
+    /// Measures and remembers memory; without it nothing is known of that. Set it before [`start`](Self::start).
+    pub accounts: Option<Accounts>,
 }
 
 impl Engines {
@@ -57,7 +60,7 @@ impl Engines {
             breaker: BreakerSettings { open_for: Duration::ZERO, ..BreakerSettings::MODEL_LOAD },
             ..Settings::default()
         };
-        Self { models: BTreeMap::new(), launch, admission }
+        Self { models: BTreeMap::new(), launch, admission, accounts: None }
     }
 
     /// Adds a model whose engine follows `script`.
@@ -88,7 +91,10 @@ impl Engines {
 
     /// Starts the pool. Its engines end when it is dropped and its leases are back, or with the test's runtime.
     pub fn start(&self) -> Arc<Pool> {
-        let launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
+        let mut launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
+        if let Some(accounts) = &self.accounts {
+            launcher = launcher.with_accounts(accounts.clone());
+        }
         Arc::new(Pool::start(launcher, self.catalog(), self.admission))
     }
 }

@@ -30,6 +30,9 @@ pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -
     // While a request is in flight an engine notices SIGTERM and a vanished client only at its next ping,
     // by default every 30 s.
     flag("--sse-ping-interval", &"1");
+    // The engine's own default for conversations that it keeps in main memory beside its slots is 8 GiB, which no
+    // estimate knows of.
+    flag("--cache-ram", &"0");
     args.push("--no-webui".into());
     args.extend(spec.args.iter().map(OsString::from));
     args
@@ -56,14 +59,14 @@ mod tests {
         check(
             &spec,
             &Address::Unix("/run/1.sock".into()),
-            "--model /m.gguf --alias m --host /run/1.sock --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 \
+            "--model /m.gguf --alias m --host /run/1.sock --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 --cache-ram 0 \
              --no-webui --flash-attn on",
         );
         let spec = ModelSpec { context: None, args: Vec::new(), ..spec };
         check(
             &spec,
             &Address::Tcp { address: "127.0.0.1:4711".parse().unwrap(), key: "k".to_owned() },
-            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --batch-size 512 --sse-ping-interval 1 --no-webui",
+            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --batch-size 512 --sse-ping-interval 1 --cache-ram 0 --no-webui",
         );
     }
 }
