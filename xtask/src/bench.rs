@@ -8,9 +8,11 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+pub mod admission;
 pub mod proxy;
 pub mod retry;
 pub mod startup;
+pub mod swap;
 
 mod load;
 pub mod upstream;
@@ -24,6 +26,13 @@ pub enum Bench {
     Retry,
     /// The simulation of a start-up.
     Startup,
+    /// The queue alone.
+    Admission,
+    /// Swaps of two real models, beside the engine's own router mode.
+    Swap {
+        /// How often each is measured.
+        rounds: usize,
+    },
 }
 
 impl Bench {
@@ -33,6 +42,8 @@ impl Bench {
             Self::Proxy => "proxy",
             Self::Retry => "retry",
             Self::Startup => "startup",
+            Self::Admission => "admission",
+            Self::Swap { .. } => "swap",
         }
     }
 }
@@ -49,12 +60,19 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
             bail!("the release build failed");
         }
         let run = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench", bench.name()];
-        return Ok(Command::new(&cargo).args(run).current_dir(root).status()?.success());
+        let mut command = Command::new(&cargo);
+        command.args(run).current_dir(root);
+        if let Bench::Swap { rounds } = bench {
+            command.args(["--rounds", &rounds.to_string()]);
+        }
+        return Ok(command.status()?.success());
     }
     match bench {
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
         Bench::Retry => retry::run(),
         Bench::Startup => startup::run(),
+        Bench::Admission => admission::run(),
+        Bench::Swap { rounds } => swap::run(&std::env::current_exe()?, rounds)?,
     }
     Ok(true)
 }

@@ -70,7 +70,7 @@ fn print_row(name: &str, connections: usize, rounds: &[(Outcome, Outcome)]) {
 }
 
 /// A process that ends with the bench.
-struct Owned(Child);
+pub(super) struct Owned(pub(super) Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {
@@ -118,26 +118,32 @@ impl Gglib {
             model.display()
         );
         fs::write(&config, text)?;
-        let gglib = xtask.with_file_name("gglib");
-        let mut process = Command::new(&gglib)
-            .args(["serve", "--config"])
-            .arg(&config)
-            .env("GGLIB_LOG", "off")
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{} does not start", gglib.display()))?;
-        let stdout = process.stdout.take().context("standard output was piped")?;
-        let process = Owned(process);
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
-        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once("/v1"));
-        let address = address.with_context(|| format!("gglib says: {line}"))?.0.parse()?;
+        let (address, process) = serve(xtask, &config)?;
         Ok(Self { address, process })
     }
 }
 
+/// Starts the `gglib` that lies beside `xtask`, and says where it listens.
+pub(super) fn serve(xtask: &Path, config: &Path) -> Result<(SocketAddr, Owned)> {
+    let gglib = xtask.with_file_name("gglib");
+    let mut process = Command::new(&gglib)
+        .args(["serve", "--config"])
+        .arg(config)
+        .env("GGLIB_LOG", "off")
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{} does not start", gglib.display()))?;
+    let stdout = process.stdout.take().context("standard output was piped")?;
+    let process = Owned(process);
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once("/v1"));
+    let address = address.with_context(|| format!("gglib says: {line}"))?.0.parse()?;
+    Ok((address, process))
+}
+
 /// Waits, by trying, until somebody listens at `address`.
-fn wait_for(address: SocketAddr) -> Result<()> {
+pub(super) fn wait_for(address: SocketAddr) -> Result<()> {
     let (_never, tick) = std::sync::mpsc::channel::<()>();
     for _ in 0..500 {
         if std::net::TcpStream::connect(address).is_ok() {
