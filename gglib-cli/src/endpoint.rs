@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use gglib_core::admission::Settings as AdmissionSettings;
 use gglib_core::config::{Budget, Config};
-use gglib_core::memory::Memory;
+use gglib_core::memory::{Memory, MemoryProbe};
 use gglib_proxy::{App, Settings};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, guard};
 use gglib_runtime::install::DataDir;
+use gglib_runtime::memory::{Accounts, FootprintFile, SystemProbe};
 use gglib_runtime::slots::SlotStore;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -53,6 +54,11 @@ impl Endpoint {
         if let Some(slots) = &slots {
             launcher = launcher.with_slots(Arc::clone(slots));
         }
+        let memory = tokio::task::spawn_blocking(open_accounts).await.ok().flatten();
+        let whole = memory.as_ref().map_or(Memory::UNBOUNDED, |(_, budget)| *budget);
+        if let Some((accounts, _)) = memory {
+            launcher = launcher.with_accounts(accounts);
+        }
         let admission = AdmissionSettings {
             stall: config.admission.stall,
             max_wait: config.admission.max_wait,
@@ -60,8 +66,8 @@ impl Endpoint {
             quantum: config.admission.quantum,
             max_resident: config.memory.max_resident,
             budget: match config.memory.budget {
-                Budget::Auto => Memory::UNBOUNDED,
-                Budget::Bytes(ram) => Memory { ram, ..Memory::UNBOUNDED },
+                Budget::Auto => whole,
+                Budget::Bytes(ram) => Memory { ram, ..whole },
             },
             ..AdmissionSettings::default()
         };
@@ -70,6 +76,7 @@ impl Endpoint {
         if let Some(slots) = slots {
             app = app.with_slots(slots);
         }
+        pool.publish_breakers(app.retry_observer());
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(gglib_proxy::serve(listener, app, async {
             // A dropped sender stops the server too.
@@ -117,4 +124,18 @@ fn slots(config: &Config) -> Option<Arc<SlotStore>> {
         .map(Arc::new)
         .inspect_err(|error| tracing::warn!(error, "conversations will be read again after each swap"))
         .ok()
+}
+
+/// The books of this machine's memory, and what engines may take of it if the configuration does not say. Without them
+/// only `memory.max_resident` bounds what is resident. Blocks.
+fn open_accounts() -> Option<(Accounts, Memory)> {
+    let opened = SystemProbe::new().map_err(|error| error.to_string()).and_then(|probe| {
+        let data = DataDir::locate().map_err(|error| error.to_string())?;
+        Ok((probe, FootprintFile::open(&data.as_ref().join("footprints.jsonl"))))
+    });
+    let (probe, record) = opened
+        .inspect_err(|error| tracing::warn!(error, "the memory of engines is not accounted for"))
+        .ok()?;
+    let budget = probe.machine().auto_budget();
+    Some((Accounts::new(Arc::new(probe), record), budget))
 }

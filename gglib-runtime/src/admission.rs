@@ -5,6 +5,8 @@
 
 pub use pool::Pool;
 
+mod breakers;
+mod gate;
 mod lease;
 mod owner;
 mod place;

@@ -11,6 +11,7 @@ pub use launch::{LaunchError, LaunchSettings, Launcher};
 pub use process::{Exit, GuardCommand};
 
 pub(crate) use launch::EngineEvent;
+pub(crate) use survey::Survey;
 
 mod address;
 mod command;
@@ -21,4 +22,5 @@ mod launch;
 mod log;
 mod process;
 mod readiness;
+mod survey;
 mod upstream;

@@ -10,10 +10,12 @@ use thiserror::Error;
 
 use gpus::Gpus;
 
+pub use accounts::Accounts;
 pub use footprint_file::FootprintFile;
 pub use model_file::{ModelFileError, estimate, facts, launched};
 pub use wait::{MemoryMissing, wait_for_memory};
 
+mod accounts;
 mod cgroup;
 mod footprint_file;
 mod gpus;

@@ -8,17 +8,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use gglib_core::admission::{EngineState, Refusal};
+use gglib_core::admission::{EngineState, Refusal, Settings, Snapshot};
 use gglib_core::config::Transport;
+use gglib_core::memory::MemoryProbe;
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Liveness};
 use gglib_runtime::admission::Pool;
+use gglib_runtime::memory::{Accounts, FootprintFile, SystemProbe};
 use gglib_testkit::engines::{
     Enter, engine_pid, freeze, is_running, only_engine, signal, snapshot, until_snapshot,
 };
 use gglib_testkit::{Engines, real};
 use http::Request;
 use rustix::process::Signal;
+use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -114,11 +117,35 @@ async fn a_stopped_process_is_found_dead_and_killed() {
 }
 
 #[tokio::test]
-async fn killed_while_loading_it_is_told_and_the_next_load_succeeds() {
+async fn killed_while_loading_it_is_loaded_once_more_and_killed_twice_it_is_told() {
     let pool = both().start();
-    let reason = load_hit_by(&pool, async |pid| signal(pid, Signal::KILL)).await;
-    let killed = "llama-server was killed by signal 9, likely out of memory while loading";
-    assert!(reason.starts_with(killed), "{reason}");
+    let killed = async {
+        let pid = engine_pid(&*pool).await;
+        signal(pid, Signal::KILL);
+        until_snapshot(&*pool, "a second load", SOON, |state| {
+            state.engines.iter().any(|engine| engine.pid.is_some_and(|other| other != pid))
+        })
+        .await;
+    };
+    // Whoever waits knows nothing of it.
+    tokio::join!(ask(&pool, "gemma3"), killed);
+    let totals = snapshot(&*pool).await.totals;
+    assert_eq!((totals.loads, totals.failed_loads), (1, 1));
+
+    let pool = both().start();
+    let killed = async {
+        for launch in 1..=2 {
+            let is_next = |state: &Snapshot| {
+                state.engines.iter().any(|engine| engine.generation.0 == launch && engine.pid.is_some())
+            };
+            until_snapshot(&*pool, "a load", SOON, is_next).await;
+            signal(engine_pid(&*pool).await, Signal::KILL);
+        }
+    };
+    let refused = tokio::join!(pool.lease(ModelName::new("gemma3")), killed).0.err().unwrap().to_string();
+    let told = "two loads ran out of memory, the second one after room had been made: llama-server was killed by \
+                signal 9, likely out of memory while loading";
+    assert!(refused.contains(told), "{refused}");
     ask(&pool, "gemma3").await;
 }
 
@@ -129,6 +156,69 @@ async fn stopped_by_a_signal_while_loading_it_has_stalled_and_is_killed() {
     let pool = engines.start();
     let reason = load_hit_by(&pool, freeze).await;
     assert!(reason.starts_with("llama-server made no progress for 2 s while loading"), "{reason}");
+}
+
+#[tokio::test]
+async fn forty_alternating_requests_at_once_cost_two_loads() {
+    let mut engines = both();
+    // As shipped: who waits when a turn begins is served within three quanta.
+    engines.admission.quantum = Settings::default().quantum;
+    let pool = engines.start();
+    join_all((0..40).map(|request| ask(&pool, ["smollm2", "gemma3"][request % 2]))).await;
+    let totals = snapshot(&*pool).await.totals;
+    assert_eq!((totals.loads, totals.swaps, totals.failed_loads, totals.crashes), (2, 1, 0, 0));
+}
+
+#[tokio::test]
+async fn two_models_that_fit_are_swapped_no_more_after_warm_up() {
+    let mut engines = both();
+    engines.admission.max_resident = 2;
+    let data = tempfile::tempdir().unwrap();
+    let probe = Arc::new(SystemProbe::new().unwrap());
+    engines.admission.budget = probe.machine().auto_budget();
+    engines.accounts = Some(Accounts::new(probe, FootprintFile::open(&data.path().join("footprints.jsonl"))));
+    let pool = engines.start();
+    join_all((0..20).map(|request| ask(&pool, ["smollm2", "gemma3"][request % 2]))).await;
+    let state = snapshot(&*pool).await;
+    assert_eq!((state.totals.loads, state.totals.swaps, state.totals.evictions), (2, 0, 0));
+    for engine in state.engines {
+        // By the files' headers, and then by what the processes took.
+        let (estimated, measured) = (engine.estimated.unwrap().ram >> 20, engine.measured.unwrap().ram >> 20);
+        assert!(
+            (100..1000).contains(&estimated) && (100..1000).contains(&measured),
+            "{estimated} {measured}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn each_load_serves_everybody_who_waited_for_its_model_when_it_was_ready() {
+    let pool = both().start();
+    let clients = (0..4).map(|client| {
+        let pool = Arc::clone(&pool);
+        tokio::spawn(async move {
+            let mut served = Vec::new();
+            for request in 0..5 {
+                let model = ["smollm2", "gemma3"][(client + request) % 2];
+                let arrived = Instant::now();
+                let lease = pool.lease(ModelName::new(model)).await.unwrap();
+                served.push((model, arrived, Instant::now(), lease.generation()));
+                say_hi(&*lease).await;
+            }
+            served
+        })
+    });
+    let served: Vec<_> = join_all(clients).await.into_iter().flat_map(Result::unwrap).collect();
+    assert_eq!(served.len(), 20);
+    for (model, _, _, generation) in &served {
+        let of_it = served.iter().filter(|(.., of)| of == generation);
+        let ready = of_it.map(|(_, _, granted, _)| *granted).min().unwrap();
+        for (other, arrived, granted, by) in &served {
+            if other == model && *arrived + Duration::from_millis(50) < ready && *granted >= ready {
+                assert_eq!(by, generation, "waited {:?} before it was ready", ready - *arrived);
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use gglib_core::ports::{Lease, Residency};
 use gglib_core::retry::BreakerSettings;
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
+use gglib_runtime::memory::Accounts;
 use gglib_runtime::slots::SlotStore;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -27,6 +28,8 @@ pub struct Engines {
     pub admission: Settings,
     /// Where slots are saved, if anywhere; change it before [`start`](Self::start).
     pub slots: Option<Arc<SlotStore>>,
+    /// Measures and remembers memory; without it nothing is known of that. Set it before [`start`](Self::start).
+    pub accounts: Option<Accounts>,
 }
 
 impl Engines {
@@ -59,7 +62,7 @@ impl Engines {
             breaker: BreakerSettings { open_for: Duration::ZERO, ..BreakerSettings::MODEL_LOAD },
             ..Settings::default()
         };
-        Self { models: BTreeMap::new(), launch, admission, slots: None }
+        Self { models: BTreeMap::new(), launch, admission, slots: None, accounts: None }
     }
 
     /// Adds a model whose engine follows `script`.
@@ -100,6 +103,9 @@ impl Engines {
         let mut launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
         if let Some(slots) = &self.slots {
             launcher = launcher.with_slots(Arc::clone(slots));
+        }
+        if let Some(accounts) = &self.accounts {
+            launcher = launcher.with_accounts(accounts.clone());
         }
         Arc::new(Pool::start(launcher, self.catalog(), self.admission))
     }

@@ -8,10 +8,12 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+pub mod admission;
 pub mod proxy;
 pub mod retry;
 pub mod slots;
 pub mod startup;
+pub mod swap;
 
 mod endpoint;
 mod load;
@@ -28,6 +30,13 @@ pub enum Bench {
     Startup,
     /// The next turn of a conversation after a swap.
     Slots,
+    /// The queue alone.
+    Admission,
+    /// Swaps of two real models, beside the engine's own router mode.
+    Swap {
+        /// How often each is measured.
+        rounds: usize,
+    },
 }
 
 impl Bench {
@@ -38,6 +47,8 @@ impl Bench {
             Self::Retry => "retry",
             Self::Startup => "startup",
             Self::Slots => "slots",
+            Self::Admission => "admission",
+            Self::Swap { .. } => "swap",
         }
     }
 }
@@ -54,13 +65,20 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
             bail!("the release build failed");
         }
         let run = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench", bench.name()];
-        return Ok(Command::new(&cargo).args(run).current_dir(root).status()?.success());
+        let mut command = Command::new(&cargo);
+        command.args(run).current_dir(root);
+        if let Bench::Swap { rounds } = bench {
+            command.args(["--rounds", &rounds.to_string()]);
+        }
+        return Ok(command.status()?.success());
     }
     match bench {
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
         Bench::Retry => retry::run(),
         Bench::Startup => startup::run(),
         Bench::Slots => slots::run(&std::env::current_exe()?)?,
+        Bench::Admission => admission::run(),
+        Bench::Swap { rounds } => swap::run(&std::env::current_exe()?, rounds)?,
     }
     Ok(true)
 }

@@ -65,6 +65,14 @@ enum What {
     Startup,
     /// Time to first token after a swap, with and without saved slots; needs the real engine.
     Slots,
+    /// Microseconds per request that the queue takes, at 1, 100 and 10,000 waiters.
+    Admission,
+    /// Two real models of which one fits, beside llama-server's own router mode.
+    Swap {
+        /// How often each is measured; the median counts.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+        rounds: u16,
+    },
 }
 
 #[derive(Subcommand)]
@@ -131,6 +139,10 @@ fn run(task: &Task) -> Result<bool> {
         Task::Bench { what: What::Retry } => bench::run(&root, Bench::Retry),
         Task::Bench { what: What::Startup } => bench::run(&root, Bench::Startup),
         Task::Bench { what: What::Slots } => bench::run(&root, Bench::Slots),
+        Task::Bench { what: What::Admission } => bench::run(&root, Bench::Admission),
+        Task::Bench { what: What::Swap { rounds } } => {
+            bench::run(&root, Bench::Swap { rounds: usize::from(*rounds) })
+        }
         Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Ci => ci::run(&root),
     }

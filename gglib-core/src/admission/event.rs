@@ -51,6 +51,21 @@ pub enum Event {
         /// The launch.
         generation: Generation,
     },
+    /// What the model's engine will take, by its files.
+    Estimated {
+        /// The model.
+        model: ModelName,
+        /// Takes the place of the profile's.
+        footprint: Memory,
+    },
+    /// The model's file was looked at before anything was stopped for it, and cannot be loaded. Counts as a failed
+    /// load, unless an engine is there that needs the file no more.
+    Unloadable {
+        /// The model.
+        model: ModelName,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// Load the models that want it, as far as there is room: told once, at the start.
     Preload,
     /// Stop the model's engine as soon as its leases are back, although nobody else needs the room.

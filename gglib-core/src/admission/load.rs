@@ -1,5 +1,7 @@
 //! Launches and what becomes of them.
 
+use std::sync::Arc;
+
 use super::command::{Command, Urgency};
 use super::engine::{Engine, Stage};
 use super::event::LoadFailure;
@@ -106,6 +108,35 @@ impl Admission {
         };
         let retry_after = model.breaker.retry_at(now).map(|at| at.saturating_since(now));
         model.refuse_all(&refusal, retry_after, out);
+    }
+
+    /// Plans with another estimate from now on. An engine that is there is charged with what it was launched for.
+    pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory) {
+        if let Some(model) = self.models.get_mut(name) {
+            model.profile.footprint = Some(footprint);
+        }
+    }
+
+    /// A load that failed before it began, so that nobody was evicted for it.
+    pub(super) fn unloadable(
+        &mut self,
+        name: &ModelName,
+        reason: &Arc<str>,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) {
+        if self.engine_of(name).is_some_and(Engine::stays) {
+            return;
+        }
+        let Some(model) = self.models.get_mut(name) else { return };
+        // While the breaker is open nothing is tried, and so nothing fails.
+        let Ok(permit) = model.breaker.admit(now) else { return };
+        model.breaker.settle(permit, Outcome::Failure, now);
+        model.failures += 1;
+        model.reason = Some(Arc::clone(reason));
+        self.totals.failed_loads += 1;
+        let retry_after = model.breaker.retry_at(now).map(|at| at.saturating_since(now));
+        model.refuse_all(&Refusal::LoadFailed { reason: Arc::clone(reason) }, retry_after, out);
     }
 
     pub(super) fn ended(&mut self, generation: Generation, now: Moment, out: &mut Vec<Command>) {

@@ -55,6 +55,8 @@ impl Admission {
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
             Event::Condemn { generation } => self.stop(generation, Urgency::Immediate, now, out),
             Event::Ended { generation } => self.ended(generation, now, out),
+            Event::Estimated { model, footprint } => self.estimated(&model, footprint),
+            Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
             Event::Preload => self.preload(),
             Event::Unload { model } => self.unload(&model),
             Event::Configure { settings, profiles } => self.configure(settings, profiles, out),
@@ -68,6 +70,14 @@ impl Admission {
     /// Whether no engine is left and nobody waits: after `Drain`, everything is over.
     pub fn is_idle(&self) -> bool {
         self.engines.is_empty() && self.models.values().all(|model| model.queue.is_empty())
+    }
+
+    /// Whether whoever comes now for the model would be the one for whom it is to be launched: the moment to look at
+    /// its file.
+    pub fn is_launch_due(&self, name: &ModelName, now: Moment) -> bool {
+        self.turn_away(name, now).is_none()
+            && self.models.get(name).is_some_and(|model| model.queue.is_empty())
+            && !self.engine_of(name).is_some_and(Engine::stays)
     }
 
     fn arrive(&mut self, ticket: Ticket, name: &ModelName, now: Moment, out: &mut Vec<Command>) {

@@ -1,6 +1,7 @@
 //! Loads that fail: who is told, when it is tried again, and what is different when memory was short.
 
 use gglib_core::admission::{Event, Profile, Settings, Totals};
+use gglib_core::model::ModelName;
 use gglib_core::retry::BreakerState;
 
 use crate::desk::{Desk, seconds, settings};
@@ -50,6 +51,34 @@ fn after_a_failed_load_the_breaker_is_open_for_longer_each_time_and_one_load_pro
     desk.ended(8);
     desk.arrive("a");
     assert!(desk.load_failed(9).ends_with("(again in 10s)"), "success has reset it");
+}
+
+#[test]
+fn a_file_that_cannot_be_loaded_counts_as_a_failed_load_and_evicts_nobody() {
+    let mut desk = Desk::new();
+    let unloadable = || Event::Unloadable { model: ModelName::new("b"), reason: "no such file".into() };
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    assert_eq!(desk.tell(unloadable()), "");
+    assert_eq!(desk.arrive("b"), "refuse t2: breaker open (again in 10s)");
+    assert_eq!(desk.tell(unloadable()), "", "nothing was tried, so nothing failed");
+    assert_eq!(desk.totals().failed_loads, 1);
+    desk.later(10);
+    desk.arrive("a");
+    desk.arrive("b");
+    assert_eq!(desk.tell(unloadable()), "refuse t4: load failed (again in 20s)");
+    assert_eq!(desk.release(1, 3), "", "a has not been asked to go for it");
+}
+
+#[test]
+fn a_file_that_has_gone_does_not_matter_to_an_engine_that_is_there() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    let unloadable = Event::Unloadable { model: ModelName::new("a"), reason: "no such file".into() };
+    assert_eq!(desk.tell(unloadable), "");
+    assert_eq!((desk.snapshot().breakers, desk.totals().failed_loads), (vec![], 0));
 }
 
 #[test]

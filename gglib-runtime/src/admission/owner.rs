@@ -8,26 +8,51 @@ use gglib_core::admission::{
     Admission, Command, Event, Generation, LeaseId, LoadFailure, Outlook, Profile, Refusal, Settings,
     Snapshot, Ticket, Urgency,
 };
-use gglib_core::model::{Catalog, ModelName};
+use gglib_core::model::{Catalog, ModelName, ModelSpec};
 use gglib_core::moment::Moment;
 use gglib_core::ports::Refused;
+use gglib_core::retry::RetryObserver;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::breakers::Breakers;
+use super::gate::Gate;
 use super::lease::EngineLease;
-use crate::engine::{Address, Engine, EngineEvent, Launcher};
+use crate::engine::{Address, Engine, EngineEvent, LaunchError, Launcher, Survey};
 
 /// What the owner is told.
 pub(super) enum Message {
-    Arrive { ticket: Ticket, model: ModelName, reply: Reply },
+    Arrive {
+        ticket: Ticket,
+        model: ModelName,
+        reply: Reply,
+    },
     Leave(Ticket),
-    Outlook { ticket: Ticket, reply: oneshot::Sender<Option<Outlook>> },
+    Outlook {
+        ticket: Ticket,
+        reply: oneshot::Sender<Option<Outlook>>,
+    },
     Release(LeaseId),
     Condemn(Generation),
+    /// The model's file was looked at, because requests stand at the gate or because we have just begun.
+    Surveyed {
+        model: ModelName,
+        survey: Survey,
+        occasion: Occasion,
+    },
+    Preload,
+    Observe(Arc<dyn RetryObserver>),
     Engine(EngineEvent),
     Snapshot(oneshot::Sender<Snapshot>),
     Drain,
     Abandon,
+}
+
+/// Why a model's file was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    Start,
+    Launch,
 }
 
 /// Where a waiting request hears of its end.
@@ -40,6 +65,8 @@ pub(super) struct Owner {
     /// For engines and leases to talk back.
     inbox: mpsc::UnboundedSender<Message>,
     waiting: HashMap<Ticket, Reply>,
+    gate: Gate,
+    breakers: Breakers,
     engines: HashMap<Generation, Held>,
     origin: Instant,
     draining: bool,
@@ -68,6 +95,8 @@ impl Owner {
             catalog,
             inbox,
             waiting: HashMap::new(),
+            gate: Gate::default(),
+            breakers: Breakers::default(),
             engines: HashMap::new(),
             origin: Instant::now(),
             draining: false,
@@ -76,7 +105,7 @@ impl Owner {
 
     /// Serves messages until a drain is complete.
     pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
-        self.tell(Event::Preload);
+        self.survey_all();
         while !(self.draining && self.machine.is_idle() && self.engines.is_empty()) {
             let message = tokio::select! {
                 message = messages.recv() => message,
@@ -107,10 +136,16 @@ impl Owner {
                 };
                 let model = model.clone();
                 self.waiting.insert(ticket, reply);
-                self.tell(Event::Arrive { ticket, model });
+                if self.machine.is_launch_due(&model, self.now()) {
+                    self.gate.join(ticket, model);
+                    self.survey_next();
+                } else {
+                    self.tell(Event::Arrive { ticket, model });
+                }
             }
             Message::Leave(ticket) => {
                 self.waiting.remove(&ticket);
+                self.gate.leave(ticket);
                 self.tell(Event::Leave { ticket });
             }
             Message::Outlook { ticket, reply } => {
@@ -119,11 +154,15 @@ impl Owner {
             Message::Release(lease) => self.tell(Event::Release { lease }),
             Message::Condemn(generation) => self.tell(Event::Condemn { generation }),
             Message::Engine(event) => self.take_engine_event(event),
+            Message::Surveyed { model, survey, occasion } => self.take_survey(&model, survey, occasion),
+            Message::Preload => self.tell(Event::Preload),
+            Message::Observe(observer) => self.breakers.observer = Some(observer),
             Message::Snapshot(reply) => {
                 let _ = reply.send(self.snapshot());
             }
             Message::Drain => {
                 self.draining = true;
+                self.launcher.launch_no_more();
                 self.tell(Event::Drain);
             }
             Message::Abandon => {
@@ -143,16 +182,17 @@ impl Owner {
                     held.process = Some((pid, address));
                 }
             }
-            EngineEvent::Loaded(engine) => {
+            EngineEvent::Loaded { engine, footprint } => {
                 let generation = engine.generation();
                 if let Some(held) = self.engines.get_mut(&generation) {
                     held.engine = Some(engine);
                 }
-                self.tell(Event::Loaded { generation, footprint: None });
+                self.tell(Event::Loaded { generation, footprint });
             }
             EngineEvent::LoadFailed(generation, error) => {
                 self.engines.remove(&generation);
-                let failure = LoadFailure { reason: error.to_string().into(), out_of_memory: false };
+                let out_of_memory = matches!(error, LaunchError::Ended { is_of_memory: true, .. });
+                let failure = LoadFailure { reason: error.to_string().into(), out_of_memory };
                 self.tell(Event::LoadFailed { generation, failure });
             }
             EngineEvent::Ended(generation) => {
@@ -162,10 +202,75 @@ impl Owner {
         }
     }
 
+    /// Looks at the file of every model, then loads those that want it.
+    fn survey_all(&self) {
+        let models: Vec<_> = self.catalog.iter().map(|(name, spec)| (name.clone(), spec.clone())).collect();
+        let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
+        tokio::spawn(async move {
+            for (model, spec) in models {
+                let survey = launcher.survey(&model, &spec).await;
+                let _ = inbox.send(Message::Surveyed { model, survey, occasion: Occasion::Start });
+            }
+            let _ = inbox.send(Message::Preload);
+        });
+    }
+
+    /// Looks at the file of the model whose requests are the next to pass the gate.
+    fn survey_next(&mut self) {
+        let Some(model) = self.gate.next() else { return };
+        let spec = self.spec(&model);
+        let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
+        tokio::spawn(async move {
+            let survey = launcher.survey(&model, &spec).await;
+            let _ = inbox.send(Message::Surveyed { model, survey, occasion: Occasion::Launch });
+        });
+    }
+
+    fn take_survey(&mut self, model: &ModelName, survey: Survey, occasion: Occasion) {
+        let unloadable = match survey {
+            Survey::Takes(footprint) => {
+                self.tell(Event::Estimated { model: model.clone(), footprint });
+                None
+            }
+            Survey::Unloadable(error) if occasion == Occasion::Launch => Some(error.to_string().into()),
+            Survey::Unloadable(_) | Survey::Unknown => None,
+        };
+        if occasion == Occasion::Start {
+            return;
+        }
+        let through = self.gate.open(model);
+        match unloadable {
+            Some(reason) if !through.is_empty() => self.refuse_unloadable(model, &reason, through),
+            _ => through
+                .into_iter()
+                .for_each(|ticket| self.tell(Event::Arrive { ticket, model: model.clone() })),
+        }
+        self.survey_next();
+    }
+
+    /// Refuses requests that have not entered the queue: nothing must be stopped for them.
+    fn refuse_unloadable(&mut self, model: &ModelName, reason: &Arc<str>, tickets: Vec<Ticket>) {
+        self.tell(Event::Unloadable { model: model.clone(), reason: Arc::clone(reason) });
+        let breakers = self.machine.snapshot(self.now()).breakers;
+        let breaker = breakers.into_iter().find(|breaker| breaker.model == *model);
+        let retry_after = breaker.and_then(|breaker| breaker.retry_in);
+        for ticket in tickets {
+            let refusal = Refusal::LoadFailed { reason: Arc::clone(reason) };
+            self.carry_out(Command::Refuse { ticket, refusal, retry_after });
+        }
+    }
+
     fn tell(&mut self, event: Event) {
         let now = self.now();
         let mut commands = Vec::new();
+        let ends_load = matches!(
+            event,
+            Event::Loaded { .. } | Event::LoadFailed { .. } | Event::Ended { .. } | Event::Unloadable { .. }
+        );
         self.machine.handle(event, now, &mut commands);
+        if ends_load || commands.iter().any(|command| matches!(command, Command::Launch { .. })) {
+            self.breakers.look(&self.machine.snapshot(now).breakers, now);
+        }
         for command in commands {
             self.carry_out(command);
         }
@@ -191,10 +296,14 @@ impl Owner {
         let tell = move |event| {
             let _ = inbox.send(Message::Engine(event));
         };
-        let spec = self.catalog.resolve(model.as_str()).ok().map(|(_, spec)| spec.clone());
-        let spec = spec.expect("only models of the catalog are admitted");
+        let spec = self.spec(&model);
         let launcher = Arc::clone(&self.launcher);
         tokio::spawn(async move { launcher.launch(generation, model, spec, stopped, tell).await });
+    }
+
+    fn spec(&self, model: &ModelName) -> ModelSpec {
+        let spec = self.catalog.resolve(model.as_str()).ok().map(|(_, spec)| spec.clone());
+        spec.expect("only models of the catalog are admitted")
     }
 
     fn stop(&self, generation: Generation, urgency: Urgency) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gglib_core::admission::{Settings, Snapshot, Ticket};
 use gglib_core::model::{Catalog, ModelName};
 use gglib_core::ports::{BoxFuture, Residency, Waiting};
+use gglib_core::retry::RetryObserver;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -32,6 +33,12 @@ impl Pool {
         let (owner, inbox) = mpsc::unbounded_channel();
         tokio::spawn(Owner::new(Arc::new(launcher), catalog, settings, owner.clone()).run(inbox));
         Self { owner, tickets: Mutex::default() }
+    }
+
+    /// Publishes the changes of the models' breakers, which failed loads open, to `observer` from now on. A target is
+    /// known by the name of its model.
+    pub fn publish_breakers(&self, observer: Arc<dyn RetryObserver>) {
+        let _ = self.owner.send(Message::Observe(observer));
     }
 
     /// Admits nobody any more and resolves when every lease is back and every engine has been stopped;

@@ -51,6 +51,9 @@ pub(super) fn options(spec: &ModelSpec) -> Vec<OsString> {
     // While a request is in flight an engine notices SIGTERM and a vanished client only at its next ping,
     // by default every 30 s.
     flag("--sse-ping-interval", &"1");
+    // The engine's own default for conversations that it keeps in main memory beside its slots is 8 GiB, which no
+    // estimate knows of.
+    flag("--cache-ram", &"0");
     args.push("--no-webui".into());
     args.extend(spec.args.iter().map(OsString::from));
     args
@@ -83,7 +86,7 @@ mod tests {
             &spec,
             &Address::Unix("/run/1.sock".into()),
             Some("/data/slots"),
-            "--model /m.gguf --alias m --host /run/1.sock --slot-save-path /data/slots --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 \
+            "--model /m.gguf --alias m --host /run/1.sock --slot-save-path /data/slots --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 --cache-ram 0 \
              --no-webui --flash-attn on",
         );
         let spec = ModelSpec { context: None, args: Vec::new(), ..spec };
@@ -91,7 +94,7 @@ mod tests {
             &spec,
             &Address::Tcp { address: "127.0.0.1:4711".parse().unwrap(), key: "k".to_owned() },
             None,
-            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --batch-size 512 --sse-ping-interval 1 --no-webui",
+            "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --batch-size 512 --sse-ping-interval 1 --cache-ram 0 --no-webui",
         );
     }
 }

@@ -1,18 +1,18 @@
 //! From a model to a ready engine, and to its end.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gglib_core::admission::{Generation, Urgency};
 use gglib_core::config::{self, Transport};
-use gglib_core::memory::died_of_memory;
+use gglib_core::memory::{Memory, died_of_memory};
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
 use thiserror::Error;
-use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::address::{Address, Addresses};
 use super::command::{arguments, options, saves_slots_itself};
@@ -20,13 +20,15 @@ use super::handle::Engine;
 use super::log::LogRing;
 use super::process::{Exit, GuardCommand, Process};
 use super::readiness::{Bounds, NotReady, wait_until_ready};
+use super::survey::check_model_file;
 use super::upstream;
+use crate::memory::Accounts;
 use crate::slots::{EngineSlots, Launched, SlotStore};
 
 /// Log lines that an error quotes.
 const QUOTED: usize = 8;
-/// The first bytes of a model file (the GGUF specification's magic number).
-const MAGIC: &[u8] = b"GGUF";
+/// Keeps the libraries below the engine from writing a backtrace where its last words are quoted from.
+const NO_BACKTRACE: (&str, &str) = ("GGML_NO_BACKTRACE", "1");
 
 /// What every launch needs to know.
 #[derive(Clone, Debug)]
@@ -121,10 +123,11 @@ pub enum LaunchError {
 }
 
 /// What an engine's task tells the owner of the queue: `Started` at most once; then, or at once, `LoadFailed` or
-/// `Loaded`; after `Loaded` exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone.
+/// `Loaded`; after `Loaded` exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone and
+/// its memory is back, as far as that can be waited for.
 pub(crate) enum EngineEvent {
     Started { generation: Generation, pid: u32, address: Address },
-    Loaded(Arc<Engine>),
+    Loaded { engine: Arc<Engine>, footprint: Option<Memory> },
     LoadFailed(Generation, LaunchError),
     Ended(Generation),
 }
@@ -132,9 +135,12 @@ pub(crate) enum EngineEvent {
 /// Launches engines.
 #[derive(Debug)]
 pub struct Launcher {
-    settings: LaunchSettings,
+    pub(super) settings: LaunchSettings,
     addresses: Addresses,
+    pub(super) accounts: Option<Accounts>,
     slots: Option<Arc<SlotStore>>,
+    /// Whether nobody will need the memory of the engines that end now.
+    no_more: watch::Sender<bool>,
 }
 
 impl Launcher {
@@ -144,13 +150,24 @@ impl Launcher {
     /// When no directory for sockets could be made.
     pub fn new(settings: LaunchSettings) -> io::Result<Self> {
         let addresses = Addresses::new(settings.transport)?;
-        Ok(Self { settings, addresses, slots: None })
+        Ok(Self { settings, addresses, accounts: None, slots: None, no_more: watch::Sender::new(false) })
     }
 
     /// Saves the slots of engines that are stopped in `slots`, and restores them into the next engine of the model.
     #[must_use]
     pub fn with_slots(self, slots: Arc<SlotStore>) -> Self {
         Self { slots: Some(slots), ..self }
+    }
+
+    /// Estimates, measures and remembers the memory of engines by `accounts`, and waits for its return.
+    #[must_use]
+    pub fn with_accounts(self, accounts: Accounts) -> Self {
+        Self { accounts: Some(accounts), ..self }
+    }
+
+    /// Spares engines that end from now on the wait for their memory.
+    pub(crate) fn launch_no_more(&self) {
+        self.no_more.send_replace(true);
     }
 
     /// Launches an engine and stays with it to its end, telling `tell` of each step. `stop` may be set at any
@@ -173,22 +190,27 @@ impl Launcher {
             }
         };
         tracing::info!(%name, generation = generation.0, "engine ready");
+        let footprint = self.measured(&spec, &process).await;
         let engine = Arc::new(Engine { generation, upstream, ended: has_ended });
-        tell(EngineEvent::Loaded(Arc::clone(&engine)));
+        tell(EngineEvent::Loaded { engine: Arc::clone(&engine), footprint });
 
-        tokio::select! {
+        let available = tokio::select! {
             exit = process.ended() => {
                 tracing::warn!(%name, generation = generation.0, "engine {exit}");
+                None
             }
             urgency = requested(&mut stop) => {
+                let available = self.available_after(&process).await;
                 let last_words = LastWords { engine: &engine, slots: slots.as_mut() };
                 self.end(&mut process, urgency, &mut stop, last_words).await;
+                available
             }
-        }
+        };
         if let Some(slots) = slots {
             slots.close().await;
         }
         ended.send_replace(true);
+        self.wait_for(available).await;
         tell(EngineEvent::Ended(generation));
     }
 
@@ -207,6 +229,25 @@ impl Launcher {
             }
         }
         process.kill().await;
+    }
+
+    async fn measured(&self, spec: &ModelSpec, process: &Process) -> Option<Memory> {
+        self.accounts.as_ref()?.measured(spec, &self.settings.binary, process.id()?).await
+    }
+
+    /// What should be available when the process is gone; unknown if it has gone by itself.
+    async fn available_after(&self, process: &Process) -> Option<Memory> {
+        self.accounts.as_ref()?.available_after(process.id()?).await
+    }
+
+    /// Waits until so much is available, unless nobody will need it.
+    async fn wait_for(&self, available: Option<Memory>) {
+        let (Some(accounts), Some(available)) = (&self.accounts, available) else { return };
+        let mut no_more = self.no_more.subscribe();
+        tokio::select! {
+            () = accounts.wait_for(available) => {}
+            _ = no_more.wait_for(|no_more| *no_more) => {}
+        }
     }
 }
 
@@ -250,8 +291,11 @@ struct Launch<'a, F> {
 
 impl<F: Fn(EngineEvent)> Launch<'_, F> {
     async fn load(&self, stop: &mut watch::Receiver<Option<Urgency>>) -> Result<Loaded, LaunchError> {
+        let stall = self.launcher.settings.load_stall;
         tokio::select! {
-            checked = check_model_file(&self.spec.path) => checked?,
+            checked = timeout(stall, check_model_file(&self.spec.path)) => {
+                checked.unwrap_or(Err(LaunchError::Stalled { after: stall, log: Vec::new() }))?;
+            }
             _ = requested(stop) => return Err(LaunchError::Cancelled),
         }
         let address = self.launcher.addresses.next(self.generation).map_err(LaunchError::Start)?;
@@ -263,7 +307,9 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         match outcome {
             Ok((upstream, slots)) => Ok((process, upstream, slots)),
             Err(error) => {
+                let available = self.launcher.available_after(&process).await;
                 process.kill().await;
+                self.launcher.wait_for(available).await;
                 Err(error)
             }
         }
@@ -274,8 +320,10 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let slots = self.slots().map(|slots| slots.path());
         let args = arguments(self.name, self.spec, address, slots);
         match address {
-            Address::Unix(path) => Process::spawn(guard, binary, args, &[], Some(path.clone())),
-            Address::Tcp { key, .. } => Process::spawn(guard, binary, args, &[("LLAMA_API_KEY", key)], None),
+            Address::Unix(path) => Process::spawn(guard, binary, args, &[NO_BACKTRACE], Some(path.clone())),
+            Address::Tcp { key, .. } => {
+                Process::spawn(guard, binary, args, &[NO_BACKTRACE, ("LLAMA_API_KEY", key)], None)
+            }
         }
     }
 
@@ -340,21 +388,6 @@ async fn requested(stop: &mut watch::Receiver<Option<Urgency>>) -> Urgency {
         Ok(urgency) => urgency.unwrap_or(Urgency::Graceful),
         // The owner of the queue is gone: so is the need for this engine.
         Err(_) => Urgency::Graceful,
-    }
-}
-
-async fn check_model_file(path: &Path) -> Result<(), LaunchError> {
-    let failed = |error| LaunchError::ModelFile { path: path.to_owned(), error };
-    // Opening a pipe that nobody writes to would wait for ever.
-    if !tokio::fs::metadata(path).await.map_err(failed)?.is_file() {
-        return Err(failed(io::Error::other("it is not a regular file")));
-    }
-    let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
-    let mut magic = [0; MAGIC.len()];
-    match file.read_exact(&mut magic).await {
-        Ok(_) if magic == MAGIC => Ok(()),
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(failed(error)),
-        _ => Err(LaunchError::NotGguf { path: path.to_owned() }),
     }
 }
 

@@ -146,6 +146,11 @@ impl Process {
         Err(io::Error::other(reason))
     }
 
+    /// The engine's process id, known once it has been started.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.pid.map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
+    }
+
     pub(super) fn log(&self) -> &LogRing {
         &self.log
     }

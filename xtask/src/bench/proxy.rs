@@ -103,7 +103,7 @@ fn gglib(xtask: &Path, scratch: &Path) -> Result<Endpoint> {
 }
 
 /// Waits, by trying, until somebody listens at `address`.
-fn wait_for(address: SocketAddr) -> Result<()> {
+pub(super) fn wait_for(address: SocketAddr) -> Result<()> {
     let (_never, tick) = std::sync::mpsc::channel::<()>();
     for _ in 0..500 {
         if std::net::TcpStream::connect(address).is_ok() {

@@ -1,0 +1,106 @@
+//! What engines take: expected before a launch, measured after it, waited for after their end.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gglib_core::memory::{Footprint, Memory, MemoryProbe, expected_after_stop};
+use gglib_core::model::ModelSpec;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::{FootprintFile, ModelFileError, estimate, launched, wait_for_memory};
+
+/// Longest look at an engine or at the machine. The kernel answers in milliseconds, unless it is in trouble.
+const LOOK: Duration = Duration::from_secs(1);
+/// After an engine's end, longest wait for its memory. A GPU's driver may take a second or two.
+const RETURN: Duration = Duration::from_secs(5);
+
+/// The books of one machine's memory; cheap to clone. Whatever may block is done on threads that may, within bounds.
+#[derive(Clone)]
+pub struct Accounts {
+    probe: Arc<dyn MemoryProbe>,
+    record: Arc<Mutex<FootprintFile>>,
+}
+
+impl Accounts {
+    /// Measures by `probe` and remembers in `record`.
+    pub fn new(probe: Arc<dyn MemoryProbe>, record: FootprintFile) -> Self {
+        Self { probe, record: Arc::new(Mutex::new(record)) }
+    }
+
+    /// What an engine of `spec`, run from `engine`, will take: by the headers of its files, corrected by what was
+    /// measured of the same engine before. Blocks.
+    ///
+    /// # Errors
+    /// When the files say nothing about it.
+    pub(crate) fn expected(&self, spec: &ModelSpec, engine: &Path) -> Result<Memory, ModelFileError> {
+        let estimate = estimate(spec, self.vram())?;
+        let launched = launched(spec, engine)?;
+        let seen = self.record.lock().unwrap_or_else(PoisonError::into_inner).recall(&launched);
+        Ok(seen.map_or_else(|| estimate.memory(), |seen| estimate.corrected(seen)))
+    }
+
+    /// Measures the engine of `spec`, run from `engine` with the process id `leader`, which has just become ready,
+    /// and remembers it.
+    pub(crate) async fn measured(&self, spec: &ModelSpec, engine: &Path, leader: u32) -> Option<Memory> {
+        let (accounts, spec, engine) = (self.clone(), spec.clone(), engine.to_owned());
+        look(move || {
+            let footprint = accounts.probe.footprint(leader)?;
+            accounts.remember(&spec, &engine, footprint);
+            let estimate = estimate(&spec, accounts.vram()).ok();
+            Some(estimate.map_or_else(|| plain(footprint), |estimate| estimate.corrected(footprint)))
+        })
+        .await?
+    }
+
+    /// What should be available once the engine with the process id `leader`, which still runs, has ended; no more
+    /// than all engines together may take.
+    pub(crate) async fn available_after(&self, leader: u32) -> Option<Memory> {
+        let probe = Arc::clone(&self.probe);
+        look(move || {
+            let Footprint { anonymous, vram, .. } = probe.footprint(leader)?;
+            let machine = probe.machine();
+            let expected = expected_after_stop(machine.available, Memory { ram: anonymous, vram });
+            let most = machine.auto_budget();
+            Some(Memory { ram: expected.ram.min(most.ram), vram: expected.vram.min(most.vram) })
+        })
+        .await?
+    }
+
+    /// Waits until so much is available, within a bound. A launch after it may fail, or succeed all the same.
+    pub(crate) async fn wait_for(&self, available: Memory) {
+        if let Err(missing) = wait_for_memory(&self.probe, available, RETURN).await {
+            tracing::warn!(%missing, "the memory of an engine that has ended is not back yet");
+        }
+    }
+
+    fn remember(&self, spec: &ModelSpec, engine: &Path, footprint: Footprint) {
+        let Ok(launched) = launched(spec, engine) else { return };
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = record.remember(launched, footprint) {
+            tracing::warn!(%error, "what an engine takes is known to this run only");
+        }
+    }
+
+    fn vram(&self) -> u64 {
+        self.probe.machine().auto_budget().vram
+    }
+}
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accounts").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+/// The answer of a thread that may block, unless it takes too long.
+async fn look<T: Send + 'static>(question: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    timeout(LOOK, spawn_blocking(question)).await.ok()?.ok()
+}
+
+/// A footprint of which nothing else is known.
+fn plain(footprint: Footprint) -> Memory {
+    Memory { ram: footprint.anonymous.saturating_add(footprint.mapped), vram: footprint.vram }
+}

@@ -1,0 +1,439 @@
+//! Residency by memory, and loads that fail: the pool over fake engines, measured by a probe that says what the test
+//! wants.
+//!
+//! Which fault of the queue is shown where ("core" is `gglib-core/tests/admission`):
+//!
+//! | fault | shown by |
+//! |---|---|
+//! | long answer, then a rival (T1) | `pool.rs`: `a_long_answer_is_finished_before_another_model_comes` |
+//! | two cold models at once, one client leaves (T2) | `pool.rs`: `two_unloaded_models_at_once_…` |
+//! | evicted before its own request (T3) | `pool.rs`: `a_model_that_has_just_loaded_serves_…` |
+//! | a waiter leaves (T4) | `pool.rs`: `who_leaves_the_queue_leaves_nothing_behind` |
+//! | continuous traffic starves a rival (T6, T7) | `pool.rs`: `continuous_traffic_…`, `a_mixed_queue_costs_…` |
+//! | a request right after the ttl (T8) | here: `an_engine_unused_for_its_ttl_ends_…` |
+//! | many cold requests, one launch (T9, A) | `pool.rs`: `many_at_once_…` (two tests) |
+//! | a lease outlives its engine (B) | `pool.rs`: `a_lease_that_outlives_its_engine_touches_no_newer_one` |
+//! | killed during the load (T18, G) | `engine.rs`; here: `a_load_that_dies_of_memory_twice_…` |
+//! | dies of memory, then fits (T19) | here: `a_load_that_dies_of_memory_is_tried_once_more`, `the_next_launch_waits_…` |
+//! | load storms (T20, M) | here: `a_model_that_never_loads_is_launched_once_per_pause` |
+//! | slow load that tells of progress (T21, F) | `engine.rs` |
+//! | the client is gone before the load ends (T22) | `pool.rs`: `a_load_goes_on_without_the_client_…` |
+//! | long jobs and a short one (T38) | core: `turns` |
+//! | unknown beside not ready (T40) | `gglib-proxy`'s endpoint tests |
+//! | stops regardless of leases (I) | core: random sequences |
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use gglib_core::admission::{EngineState, Refusal, Snapshot};
+use gglib_core::memory::{Footprint, Machine, Memory, MemoryProbe};
+use gglib_core::model::ModelName;
+use gglib_core::ports::{Lease, Residency};
+use gglib_core::retry::BreakerState::{Closed, HalfOpen, Open};
+use gglib_core::retry::{BreakerSettings, BreakerState, EventSource, RetryEvent, RetryObserver};
+use gglib_runtime::admission::Pool;
+use gglib_runtime::memory::{Accounts, FootprintFile};
+use gglib_testkit::engines::{Enter, snapshot, until_snapshot};
+use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted};
+use tokio::time::Instant;
+
+const MS: Duration = Duration::from_millis(1);
+const BOUND: Duration = Duration::from_secs(20);
+const GIB: u64 = 1 << 30;
+
+/// A machine with 64 GiB, on which every engine takes what its place in the order of measurements says.
+#[derive(Default)]
+struct Scale {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of the nth engine that is measured, in GiB.
+    sizes: Vec<u64>,
+    measured: BTreeMap<u32, u64>,
+    /// What is taken of the machine by others, until a time.
+    taken: Option<(u64, Instant)>,
+}
+
+impl Scale {
+    fn of(sizes: &[u64]) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { sizes: sizes.to_vec(), ..State::default() }) })
+    }
+}
+
+impl MemoryProbe for Scale {
+    fn machine(&self) -> Machine {
+        let state = self.state.lock().unwrap();
+        let taken = state.taken.filter(|(_, until)| Instant::now() < *until).map_or(0, |(taken, _)| taken);
+        let memory = |gib: u64| Memory { ram: gib * GIB, vram: 0 };
+        Machine { total: memory(64), available: memory(64 - taken) }
+    }
+
+    fn footprint(&self, leader: u32) -> Option<Footprint> {
+        let mut state = self.state.lock().unwrap();
+        let next = state.sizes.get(state.measured.len()).copied().unwrap_or(1);
+        let gib = *state.measured.entry(leader).or_insert(next);
+        Some(Footprint { anonymous: gib * GIB, ..Footprint::default() })
+    }
+}
+
+/// Engines under the shipped bounds but for a short quantum, with this much memory for four of them.
+fn engines(scripts: &[Scripted], scale: &Arc<Scale>, budget: u64) -> (Engines, tempfile::TempDir) {
+    let data = tempfile::tempdir().unwrap();
+    let named = ["a", "b", "c", "d"].into_iter().zip(scripts);
+    let mut engines = named.fold(Engines::fake(), |engines, (name, script)| engines.scripted(name, script));
+    engines.admission.max_resident = 4;
+    engines.admission.budget = Memory { ram: budget * GIB, vram: 0 };
+    engines.admission.quantum = 100 * MS;
+    let record = FootprintFile::open(&data.path().join("footprints.jsonl"));
+    engines.accounts = Some(Accounts::new(scale.clone(), record));
+    (engines, data)
+}
+
+fn healthy<const N: usize>() -> [Scripted; N] {
+    std::array::from_fn(|_| Script::default().place())
+}
+
+async fn lease(pool: &Pool, model: &'static str) -> Box<dyn Lease> {
+    tokio::time::timeout(BOUND, pool.lease(ModelName::new(model))).await.expect("it is served").unwrap()
+}
+
+async fn refusal(pool: &Pool, model: &'static str) -> Refusal {
+    let waited = tokio::time::timeout(BOUND, pool.lease(ModelName::new(model))).await;
+    waited.expect("the wait ends").err().expect("it is refused")
+}
+
+async fn residents(pool: &Pool) -> Vec<String> {
+    let engines = snapshot(pool).await.engines;
+    engines.iter().map(|engine| engine.model.to_string()).collect()
+}
+
+fn launches(scripts: &[Scripted]) -> Vec<usize> {
+    scripts.iter().map(|script| script.log().launches()).collect()
+}
+
+#[tokio::test]
+async fn what_fits_stays_and_of_the_idle_only_who_is_in_the_way_goes() {
+    let scripts: [_; 4] = healthy();
+    let scale = Scale::of(&[3, 2, 4]);
+    let (engines, _data) = engines(&scripts, &scale, 8);
+    let pool = engines.start();
+    for model in ["a", "b"] {
+        drop(lease(&pool, model).await);
+    }
+    assert_eq!(residents(&pool).await, ["a", "b"]);
+    assert_eq!(snapshot(&*pool).await.engines[0].measured, Some(Memory { ram: 3 * GIB, vram: 0 }));
+    // Nothing is known of c before it is there, and then it is too much: one has to go.
+    drop(lease(&pool, "c").await);
+    let fits = |state: &Snapshot| state.engines.len() == 2;
+    until_snapshot(&*pool, "one to go", BOUND, fits).await;
+    // That one comes back, in the place of one other that is enough.
+    let before = residents(&pool).await;
+    let gone = if before.contains(&"a".to_owned()) { "b" } else { "a" };
+    drop(lease(&pool, gone).await);
+    until_snapshot(&*pool, "room", BOUND, |state| {
+        let sum: u64 =
+            state.engines.iter().filter_map(|engine| engine.measured).map(|memory| memory.ram).sum();
+        sum <= 8 * GIB && state.engines.iter().any(|engine| engine.model.as_str() == gone)
+    })
+    .await;
+    assert_eq!(snapshot(&*pool).await.totals.failed_loads, 0);
+}
+
+#[tokio::test]
+async fn what_was_measured_is_known_to_the_next_run_and_a_model_too_large_is_not_even_tried() {
+    let scripts: [_; 1] = healthy();
+    let (engines, data) = engines(&scripts, &Scale::of(&[9]), 64);
+    // A header that can be read: a model of nothing.
+    std::fs::write(scripts[0].model(), header()).unwrap();
+    let pool = engines.start();
+    drop(lease(&pool, "a").await);
+    pool.shut_down(BOUND).await;
+
+    let record = FootprintFile::open(&data.path().join("footprints.jsonl"));
+    let mut next = engines;
+    next.accounts = Some(Accounts::new(Scale::of(&[]), record));
+    next.admission.budget = Memory { ram: 8 * GIB, vram: 0 };
+    let pool = next.start();
+    let refused = refusal(&pool, "a").await;
+    let Refusal::InsufficientMemory { needed: Some(needed), budget, reason: None } = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!((needed.ram, budget.ram), (9 * GIB, 8 * GIB));
+    let text = refused.to_string();
+    assert!(text.contains("9216 MiB") && text.contains("8192 MiB"), "{text}");
+    assert_eq!(launches(&scripts), [1]);
+}
+
+/// A GGUF header without layers: one tensor of eight floats.
+fn header() -> Vec<u8> {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let entry = |key: &str, kind: u32, value: &[u8]| [&text(key), &kind.to_le_bytes()[..], value].concat();
+    let mut bytes = [
+        b"GGUF\x03\0\0\0".to_vec(),
+        1_u64.to_le_bytes().to_vec(),
+        4_u64.to_le_bytes().to_vec(),
+        entry("general.architecture", 8, &text("x")),
+        entry("x.block_count", 4, &0_u32.to_le_bytes()),
+        entry("x.context_length", 4, &8_u32.to_le_bytes()),
+        entry("x.embedding_length", 4, &8_u32.to_le_bytes()),
+        text("w"),
+        1_u32.to_le_bytes().to_vec(),
+        8_u64.to_le_bytes().to_vec(),
+        vec![0; 12],
+    ]
+    .concat();
+    bytes.resize(bytes.len().next_multiple_of(32) + 32, 0);
+    bytes
+}
+
+#[tokio::test]
+async fn the_next_launch_waits_for_the_memory_of_the_one_before_but_not_for_ever() {
+    for (lingers, least, most) in [(400 * MS, 400 * MS, 3000 * MS), (60_000 * MS, 5000 * MS, 9000 * MS)] {
+        let scripts: [_; 2] = healthy();
+        let scale = Scale::of(&[6, 6]);
+        let (mut engines, _data) = engines(&scripts, &scale, 8);
+        engines.admission.max_resident = 1;
+        let pool = engines.start();
+        drop(lease(&pool, "a").await);
+        let began = Instant::now();
+        scale.state.lock().unwrap().taken = Some((20, began + lingers));
+        // Whoever looks before the stop sees 44 GiB, and expects 5.4 more.
+        drop(lease(&pool, "b").await);
+        let waited = began.elapsed();
+        assert!((least..most).contains(&waited), "{waited:?}");
+        assert_eq!(launches(&scripts), [1, 1]);
+    }
+}
+
+#[tokio::test]
+async fn shutting_down_does_not_wait_for_memory() {
+    let scripts: [_; 1] = healthy();
+    let scale = Scale::of(&[6]);
+    let (engines, _data) = engines(&scripts, &scale, 8);
+    let pool = engines.start();
+    drop(lease(&pool, "a").await);
+    scale.state.lock().unwrap().taken = Some((20, Instant::now() + BOUND));
+    let shut_down = tokio::time::timeout(3000 * MS, pool.shut_down(BOUND)).await;
+    shut_down.expect("nobody needs the memory");
+}
+
+/// Dies of memory at its first launch, or at each.
+fn short_of_memory(launches: &[bool]) -> Scripted {
+    let launch = |dies| Launch {
+        stderr: vec!["alloc_tensor_range: failed to allocate CPU buffer of size 188743680".to_owned()],
+        death: if dies { Some(Death::BeforeBind) } else { None },
+        end: End::Exit(1),
+        ..Launch::default()
+    };
+    Script { launches: launches.iter().copied().map(launch).collect() }.place()
+}
+
+#[tokio::test]
+async fn a_load_that_dies_of_memory_is_tried_once_more() {
+    let [idle] = healthy();
+    let scripts = [idle, short_of_memory(&[true, false])];
+    let (engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
+    let pool = engines.start();
+    drop(lease(&pool, "a").await);
+    drop(lease(&pool, "b").await);
+    // The second try had all the room that could be made.
+    assert_eq!(launches(&scripts), [1, 2]);
+    assert_eq!(residents(&pool).await, ["b"]);
+    assert_eq!(snapshot(&*pool).await.breakers, []);
+}
+
+#[tokio::test]
+async fn a_load_that_dies_of_memory_twice_is_refused_with_the_numbers_and_the_engines_words() {
+    let scripts = [short_of_memory(&[true])];
+    let (engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
+    let pool = engines.start();
+    let refused = refusal(&pool, "a").await;
+    assert!(matches!(refused, Refusal::InsufficientMemory { .. }), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("65536 MiB") && text.contains("failed to allocate CPU buffer"), "{text}");
+    assert_eq!(launches(&scripts), [2]);
+
+    // Killed during the load: the kernel's way to say it.
+    let killed = Launch {
+        load: Load::Never,
+        death: Some(Death::WhileLoading(20 * MS)),
+        end: End::Kill,
+        ..Launch::default()
+    };
+    let scripts = [Script::always(killed).place()];
+    let (engines, _data) = self::engines(&scripts, &Scale::of(&[]), 64);
+    let text = refusal(&engines.start(), "a").await.to_string();
+    assert!(text.contains("was killed by signal 9, likely out of memory"), "{text}");
+    assert_eq!(launches(&scripts), [2]);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_loaded_is_noticed_before_the_resident_is_stopped_for_it() {
+    let scripts: [_; 3] = healthy();
+    let (mut engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
+    engines.admission.max_resident = 1;
+    engines.admission.breaker = BreakerSettings::MODEL_LOAD;
+    std::fs::remove_file(scripts[1].model()).unwrap();
+    std::fs::write(scripts[2].model(), "<html>").unwrap();
+    let pool = engines.start();
+    drop(lease(&pool, "a").await);
+    for (model, words) in [("b", "cannot read the model file"), ("c", "is not a GGUF model file")] {
+        let refused = refusal(&pool, model).await;
+        assert!(matches!(&refused, Refusal::LoadFailed { reason } if reason.contains(words)), "{refused:?}");
+        let again = refusal(&pool, model).await;
+        assert!(matches!(&again, Refusal::BreakerOpen { failures: 1, .. }), "{again:?}");
+    }
+    assert_eq!(residents(&pool).await, ["a"]);
+    assert_eq!(launches(&scripts), [1, 0, 0]);
+    assert_eq!(snapshot(&*pool).await.totals.evictions, 0);
+}
+
+/// Keeps the changes of breakers.
+#[derive(Default)]
+struct Changes(Mutex<Vec<(String, BreakerState, BreakerState)>>);
+
+impl RetryObserver for Changes {
+    fn observe(&self, source: &EventSource<'_>, event: &RetryEvent) {
+        if let RetryEvent::BreakerChanged { from, to, .. } = *event {
+            self.0.lock().unwrap().push((source.target.to_owned(), from, to));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_never_loads_is_launched_once_per_pause() {
+    let broken = Launch {
+        stderr: vec!["unknown model architecture: 'x'".to_owned()],
+        death: Some(Death::BeforeBind),
+        end: End::Exit(1),
+        ..Launch::default()
+    };
+    let scripts = [Script { launches: vec![broken.clone(), broken, Launch::default()] }.place()];
+    let (mut engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
+    // The shipped pause is ten seconds; what it does over time is shown in core.
+    engines.admission.breaker = BreakerSettings { open_for: 300 * MS, ..BreakerSettings::MODEL_LOAD };
+    let pool = engines.start();
+    let changes = Arc::new(Changes::default());
+    pool.publish_breakers(changes.clone());
+    for round in 1..=2_u32 {
+        let began = Instant::now();
+        let refused = refusal(&pool, "a").await;
+        assert!(
+            matches!(&refused, Refusal::LoadFailed { reason } if reason.contains("unknown model")),
+            "{refused:?}"
+        );
+        for _ in 0..20 {
+            let refused = refusal(&pool, "a").await;
+            if began.elapsed() < 300 * MS {
+                assert!(matches!(&refused, Refusal::BreakerOpen { failures, .. } if *failures == round));
+            }
+        }
+        assert_eq!(launches(&scripts), [round as usize]);
+        let closes = |state: &Snapshot| state.breakers[0].retry_in.is_none();
+        until_snapshot(&*pool, "the end of the pause", BOUND, closes).await;
+    }
+    drop(lease(&pool, "a").await);
+    let expected = [(Closed, Open), (Open, HalfOpen), (HalfOpen, Open), (Open, HalfOpen), (HalfOpen, Closed)];
+    let expected = expected.map(|(from, to)| ("a".to_owned(), from, to));
+    assert_eq!(*changes.0.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn an_engine_unused_for_its_ttl_ends_and_a_request_at_that_moment_is_served() {
+    let scripts: [_; 1] = healthy();
+    let (engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
+    let pool = engines.with("a", |model| model.ttl = Some(200 * MS)).start();
+    for round in 1..=3 {
+        drop(lease(&pool, "a").await);
+        let ended = Entry::Terminated { launch: round };
+        scripts[0].until("the end of the ttl", BOUND, |log| log.entries.contains(&ended)).await;
+        // The engine is on its way out.
+    }
+    drop(lease(&pool, "a").await);
+    assert_eq!(launches(&scripts), [4]);
+}
+
+#[tokio::test]
+async fn preload_pin_and_group_are_kept() {
+    let scripts: [_; 4] = healthy();
+    let (mut engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
+    engines.admission.max_resident = 2;
+    let group = |model: &mut gglib_core::model::ModelSpec| model.group = Some("g".to_owned());
+    let engines = engines
+        .with("a", |model| (model.preload, model.pin) = (true, true))
+        .with("c", group)
+        .with("d", group);
+    let pool = engines.start();
+    let loaded = |state: &Snapshot| state.engines.iter().any(|engine| engine.state == EngineState::Resident);
+    until_snapshot(&*pool, "the preload", BOUND, loaded).await;
+    assert_eq!(residents(&pool).await, ["a"]);
+    for model in ["b", "c", "d"] {
+        drop(lease(&pool, model).await);
+        assert_eq!(residents(&pool).await, ["a", model]);
+    }
+    assert_eq!(launches(&scripts), [1, 1, 1, 1]);
+
+    // Of a group there is one, although more would fit.
+    let scripts: [_; 4] = healthy();
+    let (engines, _data) = self::engines(&scripts, &Scale::of(&[]), 64);
+    let pool = engines.with("c", group).with("d", group).start();
+    for model in ["c", "d"] {
+        drop(lease(&pool, model).await);
+    }
+    assert_eq!(residents(&pool).await, ["d"]);
+}
+
+/// Answers nothing, ever.
+struct Hung;
+
+impl MemoryProbe for Hung {
+    fn machine(&self) -> Machine {
+        loop {
+            std::thread::park_timeout(BOUND);
+        }
+    }
+
+    fn footprint(&self, _: u32) -> Option<Footprint> {
+        self.machine();
+        None
+    }
+}
+
+#[test]
+fn a_system_that_does_not_answer_holds_nobody_up_for_long_and_the_owner_never() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let scripts: [_; 2] = healthy();
+        // The estimate, the measurement and the look before a stop all hang.
+        std::fs::write(scripts[0].model(), header()).unwrap();
+        let (mut engines, data) = engines(&scripts, &Scale::of(&[]), 64);
+        engines.admission.max_resident = 1;
+        let record = FootprintFile::open(&data.path().join("other.jsonl"));
+        engines.accounts = Some(Accounts::new(Arc::new(Hung), record));
+        let pool = engines.start();
+        let mut both =
+            Box::pin(async { tokio::join!(lease(&pool, "a"), async { drop(lease(&pool, "b").await) }).0 });
+        assert!((&mut both).now_or_never().is_none());
+        drop(both);
+        for model in ["a", "b"] {
+            let mut served = Box::pin(lease(&pool, model));
+            loop {
+                let asked = Instant::now();
+                assert!(pool.snapshot().await.is_some());
+                assert!(asked.elapsed() < 1000 * MS, "the owner answered after {:?}", asked.elapsed());
+                if tokio::time::timeout(50 * MS, &mut served).await.is_ok() {
+                    break;
+                }
+            }
+        }
+        pool.shut_down(BOUND).await;
+    });
+    // The threads that hang are not waited for.
+    runtime.shutdown_background();
+}
