@@ -33,6 +33,7 @@ use crate::retry::{RetryRules, Warning};
 mod error;
 mod key;
 mod layers;
+mod reload;
 mod retry;
 mod typed;
 mod value;

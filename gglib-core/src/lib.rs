@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod api;
 pub mod config;
+pub mod idempotency;
 pub mod memory;
 pub mod model;
 pub mod moment;

@@ -11,6 +11,7 @@ use gglib_core::memory::Memory;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::live::Reloads;
 use crate::routes::error_response;
 
 /// What is loaded, what waits, and what has been counted since the start. Never loads a model.
@@ -24,6 +25,8 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
     let (counted, totals) = (app.metrics.totals(), snapshot.totals);
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "draining": app.is_draining(),
+        "config": config(&app.live.state().reloads),
         "engines": snapshot.engines.iter().map(engine).collect::<Vec<_>>(),
         "queue": snapshot.queue.iter().map(queue).collect::<Vec<_>>(),
         "breakers": snapshot.breakers.iter().map(breaker).collect::<Vec<_>>(),
@@ -46,6 +49,14 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
         },
     }))
     .into_response()
+}
+
+fn config(reloads: &Reloads) -> Value {
+    json!({
+        "reloads": reloads.applied,
+        "error": reloads.error,
+        "after_restart": reloads.after_restart,
+    })
 }
 
 fn engine(engine: &EngineSnapshot) -> Value {

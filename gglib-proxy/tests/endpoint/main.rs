@@ -6,6 +6,7 @@ mod clocks;
 mod disconnects;
 mod exposition;
 mod faults;
+mod idempotency;
 mod limits;
 mod metrics;
 mod passthrough;

@@ -1,6 +1,6 @@
 //! The task that owns the machine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ pub(super) enum Message {
     Condemn(Generation),
     Engine(EngineEvent),
     Snapshot(oneshot::Sender<Snapshot>),
+    Configure { catalog: Catalog, settings: Settings },
     Drain,
     Abandon,
 }
@@ -61,9 +62,8 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::UnboundedSender<Message>,
     ) -> Self {
-        let profiles = catalog.iter().map(|(name, spec)| (name.clone(), Profile::of(spec))).collect();
         Self {
-            machine: Admission::new(settings, profiles),
+            machine: Admission::new(settings, profiles(&catalog)),
             launcher,
             catalog,
             inbox,
@@ -121,6 +121,11 @@ impl Owner {
             Message::Engine(event) => self.take_engine_event(event),
             Message::Snapshot(reply) => {
                 let _ = reply.send(self.snapshot());
+            }
+            Message::Configure { catalog, settings } => {
+                let profiles = profiles(&catalog);
+                self.catalog = catalog;
+                self.tell(Event::Configure { settings, profiles });
             }
             Message::Drain => {
                 self.draining = true;
@@ -233,4 +238,8 @@ impl Owner {
         let nanos = self.origin.elapsed().as_nanos();
         Moment::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
+}
+
+fn profiles(catalog: &Catalog) -> BTreeMap<ModelName, Profile> {
+    catalog.iter().map(|(name, spec)| (name.clone(), Profile::of(spec))).collect()
 }
