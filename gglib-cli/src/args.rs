@@ -151,8 +151,12 @@ pub(crate) struct Status {
 pub(crate) enum Config {
     /// Print where the configuration is
     Path,
-    /// Say whether the configuration is valid
-    Check,
+    /// Say whether the configuration is valid, and how long a request can take
+    Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a configuration with all keys, commented out
     Init,
 }

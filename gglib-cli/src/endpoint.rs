@@ -12,6 +12,8 @@ use gglib_core::memory::Memory;
 use gglib_proxy::{App, Settings};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, guard};
+use gglib_runtime::install::DataDir;
+use gglib_runtime::slots::SlotStore;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -48,10 +50,17 @@ impl Endpoint {
             program: std::env::current_exe().map_err(CliError::Launcher)?,
             args: vec![guard::SUBCOMMAND.into()],
         };
-        let launcher =
+        let slots = slots(config);
+        let mut launcher =
             Launcher::new(LaunchSettings::new(config, binary, guard)).map_err(CliError::Launcher)?;
+        if let Some(slots) = &slots {
+            launcher = launcher.with_slots(Arc::clone(slots));
+        }
         let pool = Arc::new(Pool::start(launcher, config.catalog(), admission(config)));
-        let app = App::new(pool.clone(), config.catalog(), Settings::new(config));
+        let mut app = App::new(pool.clone(), config.catalog(), Settings::new(config));
+        if let Some(slots) = slots {
+            app = app.with_slots(slots);
+        }
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(gglib_proxy::serve(listener, app.clone(), async {
             // A dropped sender stops the server too.
@@ -115,4 +124,20 @@ fn admission(config: &Config) -> AdmissionSettings {
         },
         ..AdmissionSettings::default()
     }
+}
+
+/// Where engines save their slots. Without it a swap costs the conversation, but serves.
+fn slots(config: &Config) -> Option<Arc<SlotStore>> {
+    if !config.slots.enabled {
+        return None;
+    }
+    let opened = match DataDir::locate() {
+        Ok(data) => SlotStore::open(&data.as_ref().join("slots"), config.slots.disk_budget)
+            .map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    opened
+        .map(Arc::new)
+        .inspect_err(|error| tracing::warn!(error, "conversations will be read again after each swap"))
+        .ok()
 }

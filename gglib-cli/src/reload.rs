@@ -146,8 +146,8 @@ mod tests {
         let told: Vec<_> = (0..40)
             .map(|look| LOOK * look + Duration::from_millis(300))
             .filter(|now| {
-                let saves = saved.iter().filter(|save| *save <= now).count();
-                settling.observe(saves, start + *now)
+                let version = saved.iter().filter(|save| *save <= now).count();
+                settling.observe(version, start + *now)
             })
             .collect();
         assert_eq!(told, [Duration::from_millis(2300) + SETTLE]);

@@ -183,8 +183,15 @@ fn the_template_that_init_writes_is_valid_and_not_overwritten() {
     exit 0
     --- stdout
     [HOME]/.config/gglib/gglib.toml is valid; models: 0
+    every request ends within 45m (at most 3 waits and 4 attempts)
     --- stderr
     ");
+    assert_snapshot!(gglib(home.path(), &["config", "check", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"path":"[HOME]/.config/gglib/gglib.toml","models":0,"bound":{"seconds":2700.0,"waits":3,"attempts":4}}
+    --- stderr
+    "#);
     assert!(gglib(home.path(), &["config", "init"]).contains("exists already"));
 }
 

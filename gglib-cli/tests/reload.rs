@@ -30,15 +30,16 @@ fn scripted(contents: usize) -> Scripted {
 
 /// The section of a model.
 fn model(name: &str, script: &Scripted, more: &str) -> String {
-    format!("[models.{name}]\npath = {:?}\nargs = {:?}\n{more}\n", script.model(), script.args())
+    let path = script.model();
+    format!("[models.{name}]\npath = \"{}\"\nargs = {:?}\n{more}\n", path.display(), script.args())
 }
 
 impl Served {
-    async fn start(models: &str) -> Self {
+    fn start(models: &str) -> Self {
         let home = tempfile::tempdir().expect("a temporary directory can be made");
         std::fs::write(config(&home), text(models)).expect("writable");
         let mut command = Command::new(env!("CARGO_BIN_EXE_gglib"));
-        command.args(["serve", "--config"]).arg(config(&home)).env("HOME", home.path());
+        command.args(["serve", "--config"]).arg(config(&home)).env("GGLIB_DATA_DIR", home.path());
         let running = Running::start_collecting_all(command);
         let line = running.until_line(|line| line.contains("http://"), BOUND);
         let (_, rest) = line.split_once("http://").expect("the line names it");
@@ -97,7 +98,8 @@ fn config(home: &tempfile::TempDir) -> PathBuf {
 fn text(models: &str) -> String {
     let engine = fake_engine();
     format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[engine]\nbinary = {engine:?}\ndrain = \"3s\"\n[memory]\nmax_resident = 4\n{models}"
+        "[server]\nlisten = \"127.0.0.1:0\"\n[engine]\nbinary = \"{}\"\ndrain = \"3s\"\n[memory]\nmax_resident = 4\n{models}",
+        engine.display()
     )
 }
 
@@ -121,7 +123,7 @@ async fn three_saves_in_two_seconds_are_one_reload_that_cuts_no_stream_and_doubl
         model("changed", &changed, "preload = true"),
         model("removed", &removed, ""),
     ];
-    let served = Served::start(&before.concat()).await;
+    let served = Served::start(&before.concat());
     let status = served
         .until("both to be loaded", |status| {
             ["kept", "changed"].iter().all(|model| pid(status, model).is_some())
@@ -169,7 +171,7 @@ async fn three_saves_in_two_seconds_are_one_reload_that_cuts_no_stream_and_doubl
 #[tokio::test]
 async fn a_model_that_is_removed_finishes_what_it_has_begun() {
     let [going, other] = [40, 5].map(scripted);
-    let served = Served::start(&[model("going", &going, ""), model("other", &other, "")].concat()).await;
+    let served = Served::start(&[model("going", &going, ""), model("other", &other, "")].concat());
     let mut stream = served.stream("going").await;
     served.save(&model("other", &other, ""));
     served.running.signal(Signal::HUP);
@@ -183,7 +185,7 @@ async fn a_model_that_is_removed_finishes_what_it_has_begun() {
 #[tokio::test]
 async fn a_bad_file_keeps_the_old_configuration_and_says_so() {
     let script = scripted(5);
-    let served = Served::start(&model("m", &script, "")).await;
+    let served = Served::start(&model("m", &script, ""));
     assert_eq!(served.chat("m").await.head.status, 200);
     let before = pid(&served.status().await, "m");
 
@@ -214,7 +216,7 @@ async fn a_bad_file_keeps_the_old_configuration_and_says_so() {
 #[tokio::test]
 async fn keys_that_have_to_wait_for_a_restart_are_named() {
     let script = scripted(5);
-    let served = Served::start(&model("m", &script, "")).await;
+    let served = Served::start(&model("m", &script, ""));
     let changed = text(&model("m", &script, "")).replace("drain = ", "transport = \"tcp\"\ndrain = ");
     std::fs::write(config(&served.home), changed).expect("writable");
     served.running.signal(Signal::HUP);
@@ -237,7 +239,7 @@ fn assert_draining(answer: &Answer) {
 #[tokio::test]
 async fn sigterm_refuses_who_waits_and_who_comes_and_lets_who_is_served_finish() {
     let script = scripted(30);
-    let mut served = Served::start(&model("m", &script, "")).await;
+    let mut served = Served::start(&model("m", &script, ""));
     let mut answered = served.stream("m").await;
     let engine = pid(&served.status().await, "m").expect("it is loaded");
     let plain = post("/v1/chat/completions", "{\"messages\":[]}");
@@ -275,7 +277,7 @@ async fn sigterm_refuses_who_waits_and_who_comes_and_lets_who_is_served_finish()
 #[tokio::test]
 async fn a_drain_ends_at_its_bound_and_who_is_cut_off_is_told() {
     let script = scripted(4000);
-    let mut served = Served::start(&model("m", &script, "")).await;
+    let mut served = Served::start(&model("m", &script, ""));
     let mut answered = served.stream("m").await;
     let engine = pid(&served.status().await, "m").expect("it is loaded");
     let asked = Instant::now();

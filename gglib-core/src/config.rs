@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use bound::Bound;
 pub use error::{ConfigError, ConfigErrors};
 pub use key::{EnvVar, KEYS, Key, Kind};
 pub use layers::Sources;
@@ -30,6 +31,7 @@ pub use retry::{Retry, RetryLint};
 use crate::model::{Catalog, ModelName, ModelSpec};
 use crate::retry::{RetryRules, Warning};
 
+mod bound;
 mod error;
 mod key;
 mod layers;
@@ -53,6 +55,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `[recovery]`
     pub recovery: Recovery,
+    /// `[slots]`
+    pub slots: Slots,
     /// `[retry]` and the sections beside it: the rules of our clients. The policy of `[retry]` is also the one behind
     /// our `Retry-After`.
     pub retry: Retry,
@@ -151,10 +155,21 @@ pub struct Timeouts {
 pub struct Recovery {
     /// Relaunch a dead engine and send the request again, once.
     pub relaunch: bool,
+    /// Relaunch an engine that died in the middle of a stream of plain text, and go on with the stream, once.
+    pub continue_streams: bool,
     /// Mend tool calls that no client could run, or ask for them again, once.
     pub repair: bool,
     /// How long asking again may take.
     pub repair_timeout: Duration,
+}
+
+/// `[slots]`: conversations that outlive their engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Whether they do.
+    pub enabled: bool,
+    /// What saved slots may take on the disk, in bytes.
+    pub disk_budget: u64,
 }
 
 impl Config {

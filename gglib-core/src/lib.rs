@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod api;
 pub mod config;
+pub mod continuation;
 pub mod idempotency;
 pub mod memory;
 pub mod model;
@@ -15,4 +16,5 @@ pub mod moment;
 pub mod ports;
 pub mod repair;
 pub mod retry;
+pub mod slots;
 pub mod sse;

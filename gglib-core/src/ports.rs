@@ -13,6 +13,8 @@ use bytes::Bytes;
 use futures_core::Stream;
 use thiserror::Error;
 
+pub use crate::slots::SlotWitness;
+
 use crate::admission::{Generation, Outlook, Refusal, Snapshot};
 use crate::model::ModelName;
 

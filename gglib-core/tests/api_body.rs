@@ -287,3 +287,18 @@ proptest! {
         prop_assert_eq!(parse(&text).is_ok(), valid);
     }
 }
+
+#[test]
+fn an_element_is_appended_to_an_array_and_to_nothing_else() {
+    let appended = |body: &str| {
+        let mut object = JsonObject::parse(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        object.append("a", "x").map_err(|error| error.to_string())?;
+        Ok::<_, String>(String::from_utf8(object.into_bytes().to_vec()).unwrap())
+    };
+    assert_eq!(appended(r#"{"a":[]}"#).unwrap(), r#"{"a":["x"]}"#);
+    assert_eq!(appended(r#"{ "a" : [ ] }"#).unwrap(), r#"{ "a" : ["x" ] }"#);
+    assert_eq!(appended("{\"a\":[1e400,\n [2]\n]}").unwrap(), "{\"a\":[1e400,\n [2],\"x\"\n]}");
+    assert_eq!(appended(r#"{"a":[1],"a":[2]}"#).unwrap(), r#"{"a":[2,"x"],"a":[2,"x"]}"#);
+    assert_eq!(appended(r#"{"a":"[]"}"#).unwrap_err(), "`a` must be an array, not a string");
+    assert_eq!(appended("{}").unwrap_err(), "`a` must be an array, not null");
+}

@@ -2,6 +2,7 @@
 
 use gglib_core::api::chunk::{ContentKind, Frame, Probe, PromptProgress, StreamState};
 use gglib_core::api::error::ApiError;
+use gglib_core::slots::PromptCounts;
 use gglib_core::sse::{Decoder, SseEvent};
 
 fn probe(json: &str) -> Probe {
@@ -248,4 +249,15 @@ fn messages(stream: &'static [u8]) -> Vec<bytes::Bytes> {
             SseEvent::Comment(_) => None,
         })
         .collect()
+}
+
+#[test]
+fn what_was_cached_stands_in_the_timings_of_the_last_chunk() {
+    let last = probe(
+        r#"{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"timings":{"cache_n":1456,"prompt_n":15,"predicted_n":3}}"#,
+    );
+    assert_eq!(last.counts, Some(PromptCounts { prompt_tokens: 1471, cached_tokens: 1456 }));
+    for none in [r"{}", r#"{"timings":null}"#, r#"{"timings":{"prompt_n":15}}"#, r#"{"timings":[1]}"#] {
+        assert_eq!(probe(none).counts, None, "{none}");
+    }
 }

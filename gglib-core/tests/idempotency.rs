@@ -1,7 +1,5 @@
 //! Keys and their runs: by example, and over random sequences against an account of what should be.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The decoder yields the same events however a stream is cut, and the encoder writes what it reads.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use bytes::Bytes;
 use gglib_core::sse::{Decoder, SseError, SseEvent, encode};
 use proptest::prelude::*;
@@ -91,22 +93,61 @@ fn every_cut_into_up_to_three_chunks_gives_the_same_events() {
     }
 }
 
+/// Every stream that was recorded from an engine.
+fn recordings() -> Vec<(String, String)> {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let directories = [format!("{root}/tests/fixtures"), format!("{root}/../gglib-testkit/fixtures")];
+    let entries = directories.iter().flat_map(|directory| std::fs::read_dir(directory).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let streams = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sse"));
+    streams.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
 #[test]
-fn recorded_streams_survive_every_cut() {
-    for stream in [
-        &include_bytes!("fixtures/chat_text.sse")[..],
-        include_bytes!("fixtures/chat_split_character.sse"),
-        include_bytes!("fixtures/chat_tool_calls.sse"),
-        include_bytes!("fixtures/chat_error_after_content.sse"),
-    ] {
-        let expected = whole(stream);
-        assert!(expected.len() > 2);
-        for cut in 0..=stream.len() {
-            assert_eq!(decode(Decoder::default(), [&stream[..cut], &stream[cut..]]), expected, "at {cut}");
+fn recorded_streams_survive_every_cut_and_every_way_of_writing_them() {
+    let recordings = recordings();
+    assert!(recordings.len() >= 17, "{}", recordings.len());
+    for (name, stream) in recordings {
+        let expected = whole(stream.as_bytes());
+        assert!(expected.len() > 2, "{name}");
+        let written = [
+            ("as it is", stream.clone()),
+            ("CR LF", stream.replace('\n', "\r\n")),
+            ("CR", stream.replace('\n', "\r")),
+            ("no space", stream.replace("data: ", "data:")),
+            ("byte order mark", format!("\u{FEFF}{stream}")),
+            ("unterminated", stream.trim_end().to_owned()),
+        ];
+        for (how, stream) in written {
+            let stream = stream.as_bytes();
+            for cut in 0..=stream.len() {
+                let events = decode(Decoder::default(), [&stream[..cut], &stream[cut..]]);
+                assert_eq!(events, expected, "{name}, {how}, at {cut}");
+            }
+            for size in 1..50 {
+                let events = decode(Decoder::default(), stream.chunks(size));
+                assert_eq!(events, expected, "{name}, {how}, in chunks of {size}");
+            }
         }
-        for size in 1..50 {
-            assert_eq!(decode(Decoder::default(), stream.chunks(size)), expected, "in chunks of {size}");
-        }
+    }
+}
+
+#[test]
+fn a_giant_event_comes_whole_and_one_beyond_the_limit_is_an_error() {
+    for length in [1 << 20, 16 << 20] {
+        let payload = "x".repeat(length - "data: ".len());
+        let stream = format!("data: {payload}\n\ndata: b\n\n");
+        let events = decode(Decoder::default(), stream.as_bytes().chunks(65_536));
+        assert_eq!(events.len(), 2, "{length}");
+        assert!(events[0] == Ok(data(&payload)), "{length}");
+        let longer = format!("data: x{payload}\n\n");
+        let events = decode(Decoder::default(), longer.as_bytes().chunks(65_536));
+        let expected = if length < 16 << 20 {
+            Ok(data(&format!("x{payload}")))
+        } else {
+            Err(SseError::TooLong { limit: 16 << 20 })
+        };
+        assert!(events == [expected], "{length}");
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use gglib_core::config::{self, Timeouts};
 use gglib_core::model::Catalog;
-use gglib_core::ports::Residency;
+use gglib_core::ports::{Residency, SlotWitness};
 use gglib_core::retry::{RetryObserver, RetryPolicy};
 
 use crate::budgets::Budgets;
+use crate::exchange::activity::Activity;
 use crate::idempotency::Idempotency;
 use crate::live::{Configured, Live};
 use crate::metrics::Metrics;
@@ -23,6 +24,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Whether a dead engine is relaunched for the request that found it dead.
     pub relaunch: bool,
+    /// Whether a stream whose engine died after content is taken up by another engine.
+    pub continue_streams: bool,
     /// Whether tool calls that no client could run are mended, or asked for again.
     pub repair: bool,
     /// How long asking again may take.
@@ -45,6 +48,7 @@ impl Settings {
             body_limit: config.server.body_limit,
             timeouts: config.timeouts.clone(),
             relaunch: config.recovery.relaunch,
+            continue_streams: config.recovery.continue_streams,
             repair: config.recovery.repair,
             repair_timeout: config.recovery.repair_timeout,
             retry: config.retry.rules.policy,
@@ -69,6 +73,8 @@ pub struct App {
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) idempotency: Arc<Idempotency>,
     pub(crate) live: Arc<Live>,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) slots: Option<Arc<dyn SlotWitness>>,
 }
 
 impl App {
@@ -92,7 +98,15 @@ impl App {
             repairs: Arc::default(),
             idempotency: Arc::default(),
             live,
+            activity: Arc::default(),
+            slots: None,
         }
+    }
+
+    /// Tells `witness` what engines are asked and what they had in their cache.
+    #[must_use]
+    pub fn with_slots(self, witness: Arc<dyn SlotWitness>) -> Self {
+        Self { slots: Some(witness), ..self }
     }
 
     /// Where the sequences and breakers behind the ports publish their events, to be shown by `/metrics`. A target is

@@ -2,22 +2,28 @@
 //!
 //! Nothing here repeats work after a delay; that is the client's policy. What is re-issued is re-issued once,
 //! in straight lines: on a second connection when the first one broke and the engine is alive, and on a
-//! relaunched engine when it is dead. Both only inside the idempotency window: before the first content.
+//! relaunched engine when it is dead. Both only inside the idempotency window: before the first content. After it a
+//! relaunched engine may go on where the dead one broke off.
 
 use bytes::Bytes;
+use gglib_core::api::chunk::PromptProgress;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::{Lease, Liveness};
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::answered::unix_now;
 use self::attempt::Attempt;
+use self::continuation::Recording;
 use self::failure::Failure;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
 use crate::refusal;
 use crate::request::ChatRequest;
 
+pub(crate) mod activity;
 mod answered;
 mod attempt;
+mod continuation;
 mod failure;
 mod repair;
 
@@ -28,6 +34,9 @@ pub(crate) trait Sink: Send {
 
     /// Takes the data of one chunk, `[DONE]` excepted. Resolves when there is room for more.
     fn chunk(&mut self, data: Bytes) -> impl Future<Output = Result<(), Rejected>> + Send;
+
+    /// Hears how far the engine has come with the prompt, before the chunk that says so.
+    fn progress(&mut self, _: &PromptProgress) {}
 
     /// Hears of a recovery; see [`Recovery::begins_anew`].
     fn recovered(&mut self, recovery: Recovery) -> impl Future<Output = Result<(), Rejected>> + Send;
@@ -49,6 +58,8 @@ pub(crate) enum Recovery {
     Resend,
     /// On a relaunched engine: the first one was dead.
     Relaunch,
+    /// On a relaunched engine, from where the dead one broke off.
+    Continuation,
     /// Tool calls were asked for again.
     Repair,
     /// The packaging of tool calls was mended, without a re-issue.
@@ -61,6 +72,7 @@ impl Recovery {
         match self {
             Self::Resend => "resend",
             Self::Relaunch => "relaunch",
+            Self::Continuation => "continuation",
             Self::Repair => "repair",
             Self::Mend => "mend",
         }
@@ -79,14 +91,19 @@ pub(crate) async fn run(
     deadline: Instant,
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
-    timeout_at(deadline, answer(app, request, sink)).await.unwrap_or_else(|_| {
+    let mut sink = Recording::new(sink, &app.settings);
+    timeout_at(deadline, answer(app, request, &mut sink)).await.unwrap_or_else(|_| {
         let bound = app.settings.timeouts.request.as_secs();
         let message = format!("the request was not answered within {bound} s");
         Err(ApiError::new(ErrorCode::TimeoutRequest, message).not_worth_retrying())
     })
 }
 
-async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Result<(), ApiError> {
+async fn answer(
+    app: &App,
+    request: &ChatRequest,
+    sink: &mut Recording<'_, impl Sink>,
+) -> Result<(), ApiError> {
     let lease = lease(app, request).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
@@ -95,11 +112,25 @@ async fn answer(app: &App, request: &ChatRequest, sink: &mut impl Sink) -> Resul
     }
     match lease.confirm().await {
         Liveness::Alive if failure.may_be_resent() => resend(app, lease, request, sink).await,
-        Liveness::Dead if failure.window_is_open() && app.settings.relaunch => {
+        Liveness::Dead => {
             drop(lease);
-            relaunch(app, request, failure, sink).await
+            recover(app, request, failure, sink).await
         }
-        _ => Err(failure.into_error()),
+        Liveness::Alive => Err(failure.into_error()),
+    }
+}
+
+/// The engine is dead: another one begins anew, or goes on where the client has seen content.
+async fn recover(
+    app: &App,
+    request: &ChatRequest,
+    failure: Failure,
+    sink: &mut Recording<'_, impl Sink>,
+) -> Result<(), ApiError> {
+    match failure.window_is_open() {
+        true if app.settings.relaunch => relaunch(app, request, failure, sink).await,
+        true => Err(failure.into_error()),
+        false => continuation::take_up(app, request, failure, sink).await,
     }
 }
 
@@ -108,17 +139,16 @@ async fn resend(
     app: &App,
     lease: Box<dyn Lease>,
     request: &ChatRequest,
-    sink: &mut impl Sink,
+    sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Resent { model: &request.model });
     tracing::info!(generation = lease.generation().0, "sending again on a second connection");
     tell(sink, Recovery::Resend).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
-    let may_relaunch = failure.is_suspicion() && failure.window_is_open() && app.settings.relaunch;
-    if may_relaunch && lease.confirm().await == Liveness::Dead {
+    if failure.is_suspicion() && lease.confirm().await == Liveness::Dead {
         drop(lease);
-        return relaunch(app, request, failure, sink).await;
+        return recover(app, request, failure, sink).await;
     }
     Err(failure.into_error())
 }
@@ -128,7 +158,7 @@ async fn relaunch(
     app: &App,
     request: &ChatRequest,
     cause: Failure,
-    sink: &mut impl Sink,
+    sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Relaunched { model: &request.model });
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
@@ -136,9 +166,10 @@ async fn relaunch(
     let lease = lease(app, request).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
-    if failure.is_suspicion() {
-        // Not for this request any more, but the next one must not meet a dead engine.
-        lease.confirm().await;
+    // Also when nothing is left for this request: the next one must not meet a dead engine.
+    if failure.is_suspicion() && lease.confirm().await == Liveness::Dead && !failure.window_is_open() {
+        drop(lease);
+        return continuation::take_up(app, request, failure, sink).await;
     }
     Err(failure.into_error())
 }
@@ -156,12 +187,11 @@ async fn attempt(
     request: &ChatRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
-    match &request.repairable {
-        Some(repairable) => repair::attempt(app, lease, request, repairable, sink).await,
-        None => {
-            let meter = AnswerMeter::new(&app.metrics, request);
-            Attempt::new(request, &app.settings, sink, meter).run(lease).await
-        }
+    if let Some(repairable) = &request.repairable {
+        repair::attempt(app, lease, request, repairable, sink).await
+    } else {
+        let meter = AnswerMeter::new(&app.metrics, request);
+        Attempt::new(app, request, lease, sink, meter).run().await
     }
 }
 

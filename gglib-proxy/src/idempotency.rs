@@ -93,7 +93,7 @@ pub(crate) fn join(
     match arrival {
         Arrival::Begin(id, run) => {
             let attached = Attachment::new(Arc::clone(all), id, Arc::clone(&run));
-            begin(app.clone(), id, run, request, deadline);
+            begin(app.clone(), id, &run, request, deadline);
             attached
         }
         Arrival::Attach(id, run) => {
@@ -109,8 +109,8 @@ pub(crate) fn join(
 }
 
 /// Starts the run's task. It ends by itself, or with the last client.
-fn begin(app: App, id: RunId, run: Arc<Run>, request: ChatRequest, deadline: Instant) {
-    let recorded = Arc::clone(&run);
+fn begin(app: App, id: RunId, run: &Arc<Run>, request: ChatRequest, deadline: Instant) {
+    let recorded = Arc::clone(run);
     let work = async move {
         let answered = answer(&app, &request, deadline, &recorded);
         let outcome = AssertUnwindSafe(answered)

@@ -56,6 +56,7 @@ pub(crate) struct Metrics {
     completion_tokens: Family<OfModel, Counter>,
     relaunches: Family<OfModel, Counter>,
     resends: Family<OfModel, Counter>,
+    continuations: Family<OfModel, Counter>,
     broken_turns: Family<OfModel, Counter>,
     mends: Family<OfModel, Counter>,
     repairs: Family<OfModel, Counter>,
@@ -78,6 +79,8 @@ pub(crate) struct Totals {
     pub(crate) relaunches: u64,
     /// Requests sent again because their connection broke.
     pub(crate) resends: u64,
+    /// Streams that went on with another engine.
+    pub(crate) continuations: u64,
     /// Answers with tool calls that no client could run, or without one that was due.
     pub(crate) broken_turns: u64,
     /// Those of them whose packaging alone was wrong.
@@ -107,6 +110,7 @@ impl Metrics {
             completion_tokens: Family::default(),
             relaunches: Family::default(),
             resends: Family::default(),
+            continuations: Family::default(),
             broken_turns: Family::default(),
             mends: Family::default(),
             repairs: Family::default(),
@@ -151,6 +155,9 @@ impl Metrics {
             }
             Event::Relaunched { model } => {
                 self.relaunches.get_or_create(&of(model)).inc();
+            }
+            Event::Continued { model } => {
+                self.continuations.get_or_create(&of(model)).inc();
             }
             Event::BrokenTurn { model } => {
                 self.broken_turns.get_or_create(&of(model)).inc();
@@ -204,6 +211,7 @@ impl Metrics {
             abandoned: ended("abandoned"),
             relaunches: sum(&self.relaunches),
             resends: sum(&self.resends),
+            continuations: sum(&self.continuations),
             broken_turns: sum(&self.broken_turns),
             mends: sum(&self.mends),
             repairs: sum(&self.repairs),
@@ -237,6 +245,7 @@ impl Metrics {
             &self.completion_tokens,
             &self.relaunches,
             &self.resends,
+            &self.continuations,
             &self.broken_turns,
             &self.mends,
             &self.repairs,
@@ -267,6 +276,7 @@ impl Metrics {
         table::COMPLETION_TOKENS.register(registry, self.completion_tokens.clone());
         table::RELAUNCHES.register(registry, self.relaunches.clone());
         table::RESENDS.register(registry, self.resends.clone());
+        table::CONTINUATIONS.register(registry, self.continuations.clone());
         table::BROKEN_TURNS.register(registry, self.broken_turns.clone());
         table::MENDS.register(registry, self.mends.clone());
         table::REPAIRS.register(registry, self.repairs.clone());

@@ -1,29 +1,20 @@
 //! Chunks that we send ourselves, between the engine's.
 
 use bytes::Bytes;
+use gglib_core::api::chunk::Identity;
 use gglib_core::model::ModelName;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// The members that are the same in every chunk of an answer.
-const SHARED: [&str; 5] = ["id", "object", "created", "model", "system_fingerprint"];
+use crate::exchange::unix_now;
 
-/// The data of a chunk with this `delta`, otherwise like `another` chunk of the same answer; before there is
-/// one, with values that say as much.
-pub(crate) fn with_delta(delta: &Value, another: Option<&[u8]>, model: &ModelName) -> Bytes {
-    let mut chunk: Map<String, Value> =
-        another.and_then(|data| serde_json::from_slice(data).ok()).unwrap_or_default();
-    chunk.retain(|name, _| SHARED.contains(&name.as_str()));
-    let unknown = [
-        ("id", json!("chatcmpl-0")),
-        ("object", json!("chat.completion.chunk")),
-        ("created", json!(0)),
-        ("model", json!(model.as_str())),
-    ];
-    for (name, value) in unknown {
-        chunk.entry(name).or_insert(value);
-    }
-    chunk.insert("choices".to_owned(), json!([{ "index": 0, "delta": delta, "finish_reason": null }]));
-    Value::Object(chunk).to_string().into()
+/// The data of a chunk with this `delta`.
+pub(crate) fn with_delta(delta: &Value, identity: &Identity) -> Bytes {
+    identity.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }]))
+}
+
+/// What an answer goes by before the engine has spoken.
+pub(crate) fn identity(model: &ModelName) -> Identity {
+    Identity::new(&format!("chatcmpl-{:016x}", rand::random::<u64>()), unix_now(), model.as_str())
 }
 
 #[cfg(test)]
@@ -34,16 +25,20 @@ mod tests {
     fn what_the_engine_said_of_its_answer_is_said_again() {
         let another = br#"{"choices":[{"delta":{"content":"x"}}],"created":7,"id":"a","model":"m","timings":{},"object":"chat.completion.chunk"}"#;
         assert_eq!(
-            with_delta(&json!({}), Some(another), &ModelName::new("other")),
-            r#"{"created":7,"id":"a","model":"m","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":null}]}"#
+            with_delta(&json!({}), &Identity::of(another)),
+            r#"{"id":"a","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}]}"#
         );
     }
 
     #[test]
     fn before_the_engine_has_spoken_the_chunk_is_whole_too() {
-        assert_eq!(
-            with_delta(&json!({"role":"assistant"}), None, &ModelName::new("m")),
-            r#"{"id":"chatcmpl-0","object":"chat.completion.chunk","created":0,"model":"m","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}"#
+        let chunk = with_delta(&json!({"role":"assistant"}), &identity(&ModelName::new("m")));
+        let chunk: Value = serde_json::from_slice(&chunk).unwrap();
+        assert!(
+            chunk["id"].as_str().is_some_and(|id| id.len() == 25 && id.starts_with("chatcmpl-")),
+            "{chunk}"
         );
+        assert!(chunk["created"].as_u64().is_some_and(|created| created > 1_700_000_000), "{chunk}");
+        assert_eq!((&chunk["model"], &chunk["object"]), (&json!("m"), &json!("chat.completion.chunk")));
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn collect(
 ) -> Result<Collected, ApiError> {
     let mut sink = Collecting::default();
     exchange::run(app, request, deadline, &mut sink).await?;
-    Ok(Collected { body: Bytes::from(sink.fold.finish()), recovery: sink.recovery })
+    Ok(Collected { body: sink.fold.finish(), recovery: sink.recovery })
 }
 
 /// A whole answer.

@@ -8,6 +8,7 @@ mod served;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece, post};
 use gglib_testkit::{Engines, real};
 use rustix::process::{Pid, Signal, kill_process};
@@ -162,7 +163,8 @@ async fn killed_while_idle_the_next_client_knows_nothing_of_it() {
 
 #[tokio::test]
 async fn killed_in_the_middle_of_a_stream_it_is_an_error_and_the_next_request_is_served() {
-    let served = smollm2().await;
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new());
+    let served = Served::start(engines, Settings { continue_streams: false, ..shipped() }).await;
     let mut client = served.connect().await;
     client.send(post("/v1/chat/completions", &endless(&json!({ "stream": true })))).await;
     assert_eq!(client.head().await.unwrap().status, 200);

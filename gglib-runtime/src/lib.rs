@@ -6,3 +6,4 @@ pub mod engine;
 pub mod http;
 pub mod install;
 pub mod memory;
+pub mod slots;

@@ -12,7 +12,7 @@ use gglib_core::ports::{Lease, Residency};
 use gglib_core::retry::BreakerSettings;
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
-
+use gglib_runtime::slots::SlotStore;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Scripted, bins, fake_engine, real, until};
@@ -25,6 +25,8 @@ pub struct Engines {
     pub launch: LaunchSettings,
     /// Bounds of waiting; change them before [`start`](Self::start).
     pub admission: Settings,
+    /// Where slots are saved, if anywhere; change it before [`start`](Self::start).
+    pub slots: Option<Arc<SlotStore>>,
 }
 
 impl Engines {
@@ -57,7 +59,7 @@ impl Engines {
             breaker: BreakerSettings { open_for: Duration::ZERO, ..BreakerSettings::MODEL_LOAD },
             ..Settings::default()
         };
-        Self { models: BTreeMap::new(), launch, admission }
+        Self { models: BTreeMap::new(), launch, admission, slots: None }
     }
 
     /// Adds a model whose engine follows `script`.
@@ -81,6 +83,13 @@ impl Engines {
         self
     }
 
+    /// Saves the slots of engines in `directory`.
+    #[must_use]
+    pub fn saving_slots(self, directory: &Path, budget: u64) -> Self {
+        let slots = SlotStore::open(directory, budget).expect("nobody else uses the directory");
+        Self { slots: Some(Arc::new(slots)), ..self }
+    }
+
     /// The models, for the proxy.
     pub fn catalog(&self) -> Catalog {
         Catalog::new(self.models.clone())
@@ -88,7 +97,10 @@ impl Engines {
 
     /// Starts the pool. Its engines end when it is dropped and its leases are back, or with the test's runtime.
     pub fn start(&self) -> Arc<Pool> {
-        let launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
+        let mut launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
+        if let Some(slots) = &self.slots {
+            launcher = launcher.with_slots(Arc::clone(slots));
+        }
         Arc::new(Pool::start(launcher, self.catalog(), self.admission))
     }
 }

@@ -39,7 +39,7 @@ pub use self::{
     running::Running,
     script::{
         Death, End, Entry, Fault, Launch, Load, Log, Reply, SCRIPT_ENV_VAR, SCRIPT_FLAG, Script, Scripted,
-        Template,
+        SlotReply, SlotScript, Template,
     },
     wait::until,
 };

@@ -1,13 +1,17 @@
 //! What the fake engine is told to do.
 
 mod log;
+mod slots;
 
 use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::log::{Entry, Log};
+pub use self::{
+    log::{Entry, Log},
+    slots::{SlotReply, SlotScript},
+};
 
 /// Names the script's file for the fake engine.
 pub const SCRIPT_ENV_VAR: &str = "FAKE_ENGINE_SCRIPT";
@@ -114,6 +118,8 @@ pub struct Launch {
     pub drops_reused_connection: bool,
     /// Sends a comment when a stream has been silent for this long, instead of what `--sse-ping-interval` says.
     pub ping_every: Option<Duration>,
+    /// What happens to slots that are saved and restored.
+    pub slots: SlotScript,
 }
 
 impl Default for Launch {
@@ -133,6 +139,7 @@ impl Default for Launch {
             idle_close: Duration::from_secs(5),
             drops_reused_connection: false,
             ping_every: None,
+            slots: SlotScript::default(),
         }
     }
 }
@@ -185,6 +192,8 @@ pub struct Reply {
     pub deltas: Vec<Value>,
     /// Why it ends.
     pub finish_reason: String,
+    /// Whether a last message of the assistant is repeated before the first content, as the real engine does.
+    pub repeats_prefix: bool,
     /// Time before the first content: prompt processing.
     pub prefill: Duration,
     /// In how many equal steps a request with `return_progress` is told of that, after a first progress of nothing.
@@ -249,6 +258,7 @@ impl Reply {
         Self {
             deltas: deltas.collect(),
             finish_reason: finish_reason.to_owned(),
+            repeats_prefix: true,
             prefill: Duration::ZERO,
             prefill_steps: 1,
             pace: Duration::ZERO,

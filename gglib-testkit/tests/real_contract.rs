@@ -32,3 +32,11 @@ fn both_real_models_are_gguf_files() {
         assert_eq!(&magic, b"GGUF");
     }
 }
+
+#[tokio::test]
+async fn the_real_engine_keeps_its_slots() {
+    let directory = tempfile::tempdir().unwrap();
+    let saves = ["--slot-save-path".to_owned(), directory.path().display().to_string()];
+    let start = || Served::start(&real::engine(), &real::smollm2(), &saves);
+    contract::check_slots(start(), start()).await;
+}

@@ -10,8 +10,10 @@ use anyhow::{Result, bail};
 
 pub mod proxy;
 pub mod retry;
+pub mod slots;
 pub mod startup;
 
+mod endpoint;
 mod load;
 pub mod upstream;
 
@@ -24,6 +26,8 @@ pub enum Bench {
     Retry,
     /// The simulation of a start-up.
     Startup,
+    /// The next turn of a conversation after a swap.
+    Slots,
 }
 
 impl Bench {
@@ -33,6 +37,7 @@ impl Bench {
             Self::Proxy => "proxy",
             Self::Retry => "retry",
             Self::Startup => "startup",
+            Self::Slots => "slots",
         }
     }
 }
@@ -55,6 +60,7 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
         Bench::Proxy => proxy::run(&std::env::current_exe()?)?,
         Bench::Retry => retry::run(),
         Bench::Startup => startup::run(),
+        Bench::Slots => slots::run(&std::env::current_exe()?)?,
     }
     Ok(true)
 }

@@ -63,6 +63,8 @@ enum What {
     Retry,
     /// Seconds to simulate 10,000 clients that collide on one start-up.
     Startup,
+    /// Time to first token after a swap, with and without saved slots; needs the real engine.
+    Slots,
 }
 
 #[derive(Subcommand)]
@@ -128,6 +130,7 @@ fn run(task: &Task) -> Result<bool> {
         Task::Bench { what: What::Proxy } => bench::run(&root, Bench::Proxy),
         Task::Bench { what: What::Retry } => bench::run(&root, Bench::Retry),
         Task::Bench { what: What::Startup } => bench::run(&root, Bench::Startup),
+        Task::Bench { what: What::Slots } => bench::run(&root, Bench::Slots),
         Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Ci => ci::run(&root),
     }

@@ -1,5 +1,7 @@
 //! `gglib config`.
 
+use serde_json::json;
+
 use crate::args::{Common, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -9,7 +11,7 @@ pub(super) fn run(args: &Config, common: &Common) -> Result<Exit, CliError> {
     let path = settings::path(common)?;
     match args {
         Config::Path => ui::line(&path.display().to_string()),
-        Config::Check => {
+        Config::Check { json: as_json } => {
             if settings::read(&path)?.is_none() {
                 return Err(CliError::NoConfig(path));
             }
@@ -20,7 +22,24 @@ pub(super) fn run(args: &Config, common: &Common) -> Result<Exit, CliError> {
                     ui::warning(&format!("model `{name}`: there is no file {}", spec.path.display()));
                 }
             }
-            ui::line(&format!("{} is valid; models: {}", path.display(), config.models.len()));
+            let bound = config.bound();
+            if *as_json {
+                ui::line(
+                    &json!({
+                        "path": path,
+                        "models": config.models.len(),
+                        "bound": {
+                            "seconds": bound.total.as_secs_f64(),
+                            "waits": bound.waits,
+                            "attempts": bound.attempts,
+                        },
+                    })
+                    .to_string(),
+                );
+            } else {
+                ui::line(&format!("{} is valid; models: {}", path.display(), config.models.len()));
+                ui::line(&bound.to_string());
+            }
         }
         Config::Init => {
             if settings::read(&path)?.is_some() {

@@ -184,6 +184,30 @@ impl JsonObject {
         self.edit(name, value.into_bytes());
     }
 
+    /// Adds an element behind the last one of the array `name`, which otherwise stays as it is. The error: there is
+    /// no such array.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use gglib_core::api::body::JsonObject;
+    ///
+    /// let mut body = JsonObject::parse(Bytes::from(r#"{"stop":[ "a", "b" ]}"#))?;
+    /// body.append("stop", "c")?;
+    /// assert_eq!(body.into_bytes(), r#"{"stop":[ "a", "b","c" ]}"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn append(&mut self, name: &str, element: impl Into<Value>) -> Result<(), MemberError> {
+        let raw = self.raw_member(name).unwrap_or(b"null");
+        let error = || MemberError { member: name.to_owned(), expected: "an array", found: describe(raw) };
+        let items = raw.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")).ok_or_else(error)?;
+        let end = items.trim_ascii_end().len();
+        let comma: &[u8] = if end == 0 { b"" } else { b"," };
+        let element = element.into().to_string();
+        let value = [b"[", &items[..end], comma, element.as_bytes(), &items[end..], b"]"].concat();
+        self.edit(name, value.into());
+        Ok(())
+    }
+
     /// The body with its edits: the source itself when there are none, else one new allocation.
     pub fn into_bytes(self) -> Bytes {
         if self.edits.is_empty() {

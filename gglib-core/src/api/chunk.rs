@@ -5,8 +5,12 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+pub use identity::Identity;
 pub use state::{Frame, StreamState};
 
+use crate::slots::PromptCounts;
+
+mod identity;
 mod state;
 
 /// What one `chat.completion.chunk` (or chunk of a text completion) holds, without its text.
@@ -22,6 +26,8 @@ pub struct Probe {
     pub usage: bool,
     /// How far llama-server has come with the prompt (`return_progress`).
     pub progress: Option<PromptProgress>,
+    /// What llama-server had of the prompt in its cache (`timings`), as told at the end of an answer.
+    pub counts: Option<PromptCounts>,
 }
 
 /// One element of `choices`.
@@ -80,6 +86,7 @@ impl Probe {
             error: wire.error.is_some(),
             usage: wire.usage.is_some(),
             progress,
+            counts: wire.timings.and_then(counts),
         })
     }
 
@@ -133,6 +140,17 @@ fn is_filled(value: &RawValue) -> bool {
     !matches!(value.get(), "\"\"" | "[]" | "{}")
 }
 
+/// llama-server counts what was cached and what was processed apart.
+fn counts(timings: &RawValue) -> Option<PromptCounts> {
+    #[derive(Deserialize)]
+    struct Timings {
+        cache_n: u64,
+        prompt_n: u64,
+    }
+    let Timings { cache_n, prompt_n } = serde_json::from_str(timings.get()).ok()?;
+    Some(PromptCounts { prompt_tokens: cache_n.saturating_add(prompt_n), cached_tokens: cache_n })
+}
+
 #[derive(Deserialize)]
 struct Wire<'a> {
     choices: Option<Vec<ChoiceProbe>>,
@@ -142,6 +160,8 @@ struct Wire<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
     prompt_progress: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timings: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -201,6 +201,12 @@ pub const KEYS: &[Key] = &[
         "Relaunch an engine that died before the first content, once per request, and send the request again.",
     ),
     key(
+        "recovery.continue_streams",
+        Kind::Bool,
+        "true",
+        "Relaunch an engine that died in the middle of a stream of plain text, once per request, and go on with the stream where it broke off.",
+    ),
+    key(
         "recovery.repair",
         Kind::Bool,
         "true",
@@ -211,6 +217,18 @@ pub const KEYS: &[Key] = &[
         Kind::Duration,
         "\"60s\"",
         "How long asking for tool calls again may take; after that the client gets the first answer as it was.",
+    ),
+    key(
+        "slots.enabled",
+        Kind::Bool,
+        "true",
+        "Save what an engine has read when it is stopped, and restore it when the model is loaded again.",
+    ),
+    key(
+        "slots.disk_budget",
+        Kind::Size,
+        "\"4GiB\"",
+        "What saved slots may take on the disk; the oldest go first. The one being saved comes on top.",
     ),
     key(
         "retry.preset",

@@ -24,6 +24,8 @@ impl Config {
             ("engine.load_stall", old.load_stall != new.load_stall),
             ("engine.load_limit", old.load_limit != new.load_limit),
             ("engine.stop_grace", old.stop_grace != new.stop_grace),
+            ("slots.enabled", self.slots.enabled != newer.slots.enabled),
+            ("slots.disk_budget", self.slots.disk_budget != newer.slots.disk_budget),
             ("timeouts.connect", self.timeouts.connect != newer.timeouts.connect),
         ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
@@ -43,10 +45,11 @@ mod tests {
         let running = config("");
         let newer = config(
             "[server]\nlisten = \"127.0.0.1:1\"\n[engine]\nbinary = \"/x\"\ntransport = \"tcp\"\nload_stall = \"1s\"\n\
-             load_limit = \"2s\"\nstop_grace = \"3s\"\ndrain = \"4s\"\n[timeouts]\nconnect = \"5s\"\nidle = \"6s\"",
+             load_limit = \"2s\"\nstop_grace = \"3s\"\ndrain = \"4s\"\n[timeouts]\nconnect = \"5s\"\nidle = \"6s\"\n\
+             [slots]\nenabled = false\ndisk_budget = \"1GiB\"",
         );
         let waiting = running.after_restart(&newer);
-        assert_eq!(waiting.len(), 7, "{waiting:?}");
+        assert_eq!(waiting.len(), 9, "{waiting:?}");
         for key in waiting {
             assert!(KEYS.iter().any(|known| known.path == key), "{key}");
         }

@@ -10,7 +10,9 @@ use super::error::ConfigError;
 use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
 use super::value::ABOVE_ZERO;
-use super::{Admission, Budget, Config, Engine, Memory, Recovery, Server, Timeouts, Transport, retry, value};
+use super::{
+    Admission, Budget, Config, Engine, Memory, Recovery, Server, Slots, Timeouts, Transport, retry, value,
+};
 use crate::model::{ModelName, ModelSpec};
 
 pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<ConfigError>) -> Config {
@@ -60,8 +62,13 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
         },
         recovery: Recovery {
             relaunch: read.value("recovery.relaunch").value.as_bool().unwrap_or(true),
+            continue_streams: read.value("recovery.continue_streams").value.as_bool().unwrap_or(true),
             repair: read.value("recovery.repair").value.as_bool().unwrap_or(true),
             repair_timeout: read.duration("recovery.repair_timeout"),
+        },
+        slots: Slots {
+            enabled: read.value("slots.enabled").value.as_bool().unwrap_or(true),
+            disk_budget: read.parsed("slots.disk_budget", "a size", value::size),
         },
         retry,
         warnings,
@@ -267,6 +274,7 @@ mod tests {
         assert_eq!(config.engine.binary, None);
         assert_eq!(config.engine.transport, Transport::Unix);
         assert_eq!(config.admission.queue, 256);
+        assert_eq!(config.slots, Slots { enabled: true, disk_budget: 4 << 30 });
         assert_eq!(config.timeouts.request, Duration::from_secs(45 * 60));
         assert_eq!(config.retry.rules, preset::gglib());
         assert!(config.models.is_empty() && config.warnings.is_empty());

@@ -24,7 +24,8 @@ pub(super) async fn to_error(response: Response<ByteStream>, policy: &RetryPolic
     with_advice(ApiError::from_upstream(head.status, &read), &head.headers, policy)
 }
 
-async fn collect(mut body: ByteStream, read: &mut Vec<u8>) {
+/// Reads what comes of `body`, up to the bound.
+pub(super) async fn collect(mut body: ByteStream, read: &mut Vec<u8>) {
     while let Some(Ok(bytes)) = body.next().await {
         let bytes: Bytes = bytes;
         let room = LONGEST.saturating_sub(read.len());
@@ -50,8 +51,8 @@ pub(super) fn with_advice(mut error: ApiError, headers: &HeaderMap, policy: &Ret
     error
 }
 
-#[expect(clippy::disallowed_methods, reason = "the date in a header can only be compared with the clock")]
-fn unix_now() -> u64 {
+#[expect(clippy::disallowed_methods, reason = "dates in headers and chunks are those of the clock")]
+pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 

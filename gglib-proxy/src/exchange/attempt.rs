@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use gglib_core::api::chunk::{Frame, Probe, StreamState};
+use gglib_core::api::chunk::{Frame, Identity, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{ByteStream, Lease, Liveness};
+use gglib_core::ports::{ByteStream, Lease, Liveness, SlotWitness};
+use gglib_core::slots::{Conversation, PromptCounts};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+use super::activity::Presence;
 use super::failure::Failure;
 use super::{Rejected, Sink, answered};
-use crate::app::Settings;
+use crate::app::{App, Settings};
 use crate::metrics::AnswerMeter;
 use crate::own_chunk;
 use crate::request::ChatRequest;
@@ -29,44 +31,60 @@ const AFTERWORD: Duration = Duration::from_secs(2);
 pub(super) struct Attempt<'a, S> {
     request: &'a ChatRequest,
     settings: &'a Settings,
+    lease: &'a dyn Lease,
+    witness: Option<&'a dyn SlotWitness>,
     sink: &'a mut S,
     meter: AnswerMeter<'a>,
+    presence: Presence,
     started: Instant,
     /// When the engine last got on: with the prompt, the content or the end.
     progress: Instant,
     state: StreamState,
     /// The highest count of processed prompt tokens so far.
     processed: u64,
+    /// Whether the engine is at the prompt, as far as it has told. A prefix that it repeats comes before that.
+    reads_prompt: bool,
     /// Chunks without content, held back until there is some: a second attempt has its own.
     held: Vec<Bytes>,
     /// Whether a chunk that names the role is held or has been handed on.
     has_role: bool,
+    /// What the engine had of the prompt in its cache.
+    counts: Option<PromptCounts>,
 }
 
 impl<'a, S: Sink> Attempt<'a, S> {
     pub(super) fn new(
+        app: &'a App,
         request: &'a ChatRequest,
-        settings: &'a Settings,
+        lease: &'a dyn Lease,
         sink: &'a mut S,
         meter: AnswerMeter<'a>,
     ) -> Self {
         let started = Instant::now();
         Self {
             request,
-            settings,
+            settings: &app.settings,
+            lease,
+            witness: app.slots.as_deref(),
             sink,
             meter,
+            presence: app.activity.enter(lease.generation()),
             started,
             progress: started,
             state: StreamState::new(request.choices),
             processed: 0,
+            reads_prompt: false,
             held: Vec::new(),
             has_role: false,
+            counts: None,
         }
     }
 
-    pub(super) async fn run(mut self, lease: &dyn Lease) -> Result<(), Failure> {
-        let response = self.send(lease).await?;
+    pub(super) async fn run(mut self) -> Result<(), Failure> {
+        if let Some(witness) = self.witness {
+            witness.asked(self.lease.generation());
+        }
+        let response = self.send().await?;
         if response.status() != StatusCode::OK {
             return Err(Failure::Answered(answered::to_error(response, &self.settings.retry).await));
         }
@@ -89,20 +107,28 @@ impl<'a, S: Sink> Attempt<'a, S> {
         self.verdict()
     }
 
-    async fn send(&self, lease: &dyn Lease) -> Result<Response<ByteStream>, Failure> {
+    async fn send(&self) -> Result<Response<ByteStream>, Failure> {
         let request = Request::post("/v1/chat/completions")
             .header(CONTENT_TYPE, "application/json")
             .body(self.request.body.clone())
             .expect("a constant head is valid");
         let timeouts = &self.settings.timeouts;
-        let mut sent = lease.upstream().send(request);
+        let total = self.started + timeouts.total;
+        let mut sent = self.lease.upstream().send(request);
         let mut limit = timeouts.connect + timeouts.response_headers;
-        let mut head = timeout_at(self.started + limit, &mut sent).await;
-        if head.is_err() && lease.confirm().await == Liveness::Alive {
+        let mut head = timeout_at((self.started + limit).min(total), &mut sent).await;
+        if head.is_err() && self.lease.confirm().await == Liveness::Alive {
             // It is busy: the head comes with the first result, and that waits for the batch that the engine is
             // at, be it of a request whose client has left.
             limit = limit.max(timeouts.first_content);
-            head = timeout_at(self.started + limit, &mut sent).await;
+            let mut since = self.started;
+            loop {
+                head = timeout_at((since + limit).min(total), &mut sent).await;
+                if head.is_ok() || !self.is_queued(since) {
+                    break;
+                }
+                since = Instant::now();
+            }
         }
         match head {
             Ok(sent) => sent.map_err(|error| Failure::Broken { error, committed: false }),
@@ -111,27 +137,42 @@ impl<'a, S: Sink> Attempt<'a, S> {
     }
 
     /// The next piece of the body; `None` at its end.
-    async fn next_bytes(&self, body: &mut ByteStream) -> Result<Option<Bytes>, Failure> {
+    async fn next_bytes(&mut self, body: &mut ByteStream) -> Result<Option<Bytes>, Failure> {
         let timeouts = &self.settings.timeouts;
         let total = self.started + timeouts.total;
-        let (code, what, limit) = if self.has_content() {
-            (ErrorCode::TimeoutIdle, "the engine paused", timeouts.idle)
-        } else {
+        let awaits_first = !self.has_content() || self.reads_prompt;
+        let (code, what, limit) = if awaits_first {
             let what = "the engine made no progress on the prompt";
             (ErrorCode::TimeoutFirstContent, what, timeouts.first_content)
+        } else {
+            (ErrorCode::TimeoutIdle, "the engine paused", timeouts.idle)
         };
         let patience = if self.state.is_whole() { AFTERWORD.min(limit) } else { limit };
-        match timeout_at((self.progress + patience).min(total), body.next()).await {
-            Ok(None) => Ok(None),
-            Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
-            // Every choice has finished: whatever becomes of the connection now, the answer is whole.
-            _ if self.state.is_whole() => Ok(None),
-            Ok(Some(Err(error))) => Err(Failure::Broken { error, committed: self.is_committed() }),
-            Err(_) if Instant::now() >= total => {
-                Err(self.silent(ErrorCode::TimeoutTotal, "the answer was not complete", timeouts.total))
+        loop {
+            let piece = timeout_at((self.progress + patience).min(total), body.next()).await;
+            if piece.is_err() && awaits_first && !self.state.is_whole() && self.is_queued(self.progress) {
+                self.progress = Instant::now();
+                continue;
             }
-            Err(_) => Err(self.silent(code, what, limit)),
+            return match piece {
+                Ok(None) => Ok(None),
+                Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
+                // Every choice has finished: whatever becomes of the connection now, the answer is whole.
+                _ if self.state.is_whole() => Ok(None),
+                Ok(Some(Err(error))) => Err(Failure::Broken { error, committed: self.is_committed() }),
+                Err(_) if Instant::now() >= total => {
+                    Err(self.silent(ErrorCode::TimeoutTotal, "the answer was not complete", timeouts.total))
+                }
+                Err(_) => Err(self.silent(code, what, limit)),
+            };
         }
+    }
+
+    /// Whether a wait that began at `since` is a place in a queue: the engine was busy with another request. One that
+    /// gets on with none of its requests is stuck.
+    fn is_queued(&self, since: Instant) -> bool {
+        Instant::now() < self.started + self.settings.timeouts.total
+            && self.presence.others_advanced_since(since)
     }
 
     /// Handles one event. Comments are no progress: an engine that hangs still sends them.
@@ -149,16 +190,21 @@ impl<'a, S: Sink> Attempt<'a, S> {
         })?;
         if let Frame::Chunk(probe) = frame {
             self.meter.observe(&probe, &data);
+            self.counts = probe.counts.or(self.counts);
             self.hand_on(&probe, data).await?;
             // After the client has taken it: how long that took is not the engine's affair.
             if self.is_progress(&probe) {
                 self.progress = Instant::now();
+                self.presence.advance(self.progress);
             }
         }
         Ok(())
     }
 
     async fn hand_on(&mut self, probe: &Probe, data: Bytes) -> Result<(), Rejected> {
+        if let Some(progress) = &probe.progress {
+            self.sink.progress(progress);
+        }
         if probe.is_usage_only() && !self.request.usage {
             return Ok(());
         }
@@ -174,7 +220,8 @@ impl<'a, S: Sink> Attempt<'a, S> {
             // The engine leaves it out when its first token is half a character.
             self.has_role = true;
             let role = json!({ "role": "assistant", "content": null });
-            self.sink.chunk(own_chunk::with_delta(&role, Some(&data), &self.request.model)).await?;
+            let identity = Identity::of(&data).or(own_chunk::identity(&self.request.model));
+            self.sink.chunk(own_chunk::with_delta(&role, &identity)).await?;
         }
         for held in self.held.drain(..) {
             self.sink.chunk(held).await?;
@@ -186,6 +233,9 @@ impl<'a, S: Sink> Attempt<'a, S> {
         let before = self.processed;
         if let Some(progress) = &probe.progress {
             self.processed = before.max(progress.processed);
+            self.reads_prompt = progress.processed < progress.total;
+        } else if probe.content().is_some() {
+            self.reads_prompt = false;
         }
         let finished = probe.choices.iter().any(|choice| choice.finish_reason.is_some());
         self.processed > before || finished || probe.content().is_some()
@@ -204,6 +254,10 @@ impl<'a, S: Sink> Attempt<'a, S> {
         let committed = self.is_committed();
         self.state.end().map_err(|error| Failure::Incomplete { error, committed })?;
         self.meter.answered();
+        if let (Some(witness), Some(counts)) = (self.witness, self.counts) {
+            let conversation = Conversation::of(&self.request.body);
+            witness.answered(self.lease.generation(), conversation.as_ref(), counts);
+        }
         Ok(())
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn attempt(
     let model = &request.model;
     let mut holding = Holding::new(sink);
     let meter = AnswerMeter::new(&app.metrics, request);
-    Attempt::new(request, &app.settings, &mut holding, meter).run(lease).await?;
+    Attempt::new(app, request, lease, &mut holding, meter).run().await?;
     let held = holding.into_held();
     let Some(tools) = repairable.tools_for(&held.turn) else { return Ok(held.release(sink).await?) };
     let broken = match assess(&held.turn, &tools, &JsonSchema) {
@@ -151,7 +151,7 @@ async fn ask(
     let second = ChatRequest { body, usage: true, progress: false, repairable: None, ..request.clone() };
     let mut turn = Collected::default();
     let meter = AnswerMeter::of_repair(&app.metrics, &second);
-    Attempt::new(&second, &app.settings, &mut turn, meter).run(lease).await.map_err(Unrepaired::Failed)?;
+    Attempt::new(app, &second, lease, &mut turn, meter).run().await.map_err(Unrepaired::Failed)?;
     let Collected(turn) = turn;
     let calls = broken.completed(&turn, tools, &JsonSchema).map_err(Unrepaired::StillBroken)?;
     Ok(Repaired { calls, form, tokens: turn.tokens })

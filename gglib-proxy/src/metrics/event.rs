@@ -28,6 +28,8 @@ pub(crate) enum Event<'a> {
     Resent { model: &'a ModelName },
     /// An engine was relaunched for it.
     Relaunched { model: &'a ModelName },
+    /// Its stream goes on with another engine, from where the first one died.
+    Continued { model: &'a ModelName },
     /// The first content of its answer has come, this long after the request had been read.
     FirstContent { model: &'a ModelName, after: Duration },
     /// Its answer had tool calls that no client could run, or none where one was due.

@@ -86,6 +86,8 @@ metrics! {
         "Engines relaunched for a request that found them dead",
     Counter RESENDS "gglib_resends_total" ["model"]
         "Requests sent again because their connection broke",
+    Counter CONTINUATIONS "gglib_continuations_total" ["model"]
+        "Streams whose engine died and that went on with another",
     Counter BROKEN_TURNS "gglib_broken_turns_total" ["model"]
         "Answers with tool calls that no client could run, or without one that was due",
     Counter MENDS "gglib_mends_total" ["model"]

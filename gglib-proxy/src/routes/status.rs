@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use gglib_core::admission::{BreakerSnapshot, EngineSnapshot, QueueSnapshot};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::memory::Memory;
+use gglib_core::model::ModelName;
+use gglib_core::slots::SlotsSnapshot;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -23,6 +25,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
         ));
     };
     let (counted, totals) = (app.metrics.totals(), snapshot.totals);
+    let slots = app.slots.as_deref().map(|slots| self::slots(&slots.snapshot()));
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "draining": app.is_draining(),
@@ -42,11 +45,13 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "crashes": totals.crashes,
             "expired": totals.expired,
             "relaunches": counted.relaunches,
+            "continuations": counted.continuations,
             "resends": counted.resends,
             "broken_turns": counted.broken_turns,
             "mends": counted.mends,
             "repairs": counted.repairs,
         },
+        "slots": slots,
     }))
     .into_response()
 }
@@ -100,4 +105,15 @@ fn memory(memory: Memory) -> Value {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn slots(slots: &SlotsSnapshot) -> Value {
+    json!({
+        "bytes": slots.bytes,
+        "saved": slots.saved,
+        "failed_saves": slots.failed_saves,
+        "restored": slots.restored,
+        "verified": slots.verified,
+        "switched_off": slots.switched_off.iter().map(ModelName::as_str).collect::<Vec<_>>(),
+    })
 }

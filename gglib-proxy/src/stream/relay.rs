@@ -5,6 +5,7 @@ use std::io;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
+use gglib_core::api::chunk::Identity;
 use gglib_core::sse::encode;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -18,9 +19,18 @@ pub(super) struct Relay {
     exchange: Exchange,
     outlet: Outlet,
     end: End,
-    /// The data of the chunk that was last handed out, if any was, and when a chunk last was.
-    latest: Option<Bytes>,
+    /// What the answer goes by, once it has a chunk.
+    identity: Option<GoesBy>,
+    /// When a chunk was last handed out.
     latest_at: Instant,
+}
+
+/// Whose first chunk decided what the answer goes by.
+enum GoesBy {
+    /// The engine's: its others say the same, and pass as they are.
+    Engine(Identity),
+    /// Ours, before the engine spoke: its chunks have to follow.
+    Own(Identity),
 }
 
 /// How far the end of the body has come.
@@ -34,7 +44,7 @@ enum End {
 impl Relay {
     pub(super) fn new(exchange: Exchange, tally: Tally, outlet: Outlet) -> Self {
         let latest_at = exchange.accepted;
-        Self { exchange, outlet, end: End::Open(tally), latest: None, latest_at }
+        Self { exchange, outlet, end: End::Open(tally), identity: None, latest_at }
     }
 
     pub(super) fn into_body(self) -> Body {
@@ -74,17 +84,27 @@ impl Relay {
     }
 
     fn chunk(&mut self, data: Bytes) -> Bytes {
-        let event = encode::data(&data);
-        self.latest = Some(data);
         self.latest_at = Instant::now();
-        event
+        let data = match &self.identity {
+            Some(GoesBy::Own(identity)) => identity.put_on(data),
+            Some(GoesBy::Engine(_)) => data,
+            None => {
+                let identity = Identity::of(&data).or(own_chunk::identity(&self.exchange.model));
+                self.identity = Some(GoesBy::Engine(identity));
+                data
+            }
+        };
+        encode::data(&data)
     }
 
     fn sign_of_life(&mut self) -> Bytes {
         if self.latest_at.elapsed() < self.exchange.app.settings.empty_delta {
             return Bytes::from_static(encode::KEEP_ALIVE);
         }
-        self.chunk(own_chunk::with_delta(&json!({}), self.latest.as_deref(), &self.exchange.model))
+        let own = || GoesBy::Own(own_chunk::identity(&self.exchange.model));
+        let (GoesBy::Own(identity) | GoesBy::Engine(identity)) = self.identity.get_or_insert_with(own);
+        self.latest_at = Instant::now();
+        encode::data(&own_chunk::with_delta(&json!({}), identity))
     }
 
     /// The last event: `[DONE]` after a whole answer, else the error.

@@ -226,6 +226,49 @@ async fn an_engine_that_dies_every_time_is_relaunched_once_a_request() {
 }
 
 #[tokio::test]
+async fn a_stream_of_plain_text_goes_on_after_the_process_has_died() {
+    let body = r#"{"model":"a","messages":[{"role":"user","content":"Count."}],"stream":true}"#;
+    let whole = Reply::numbered(5);
+    for (fault, sent) in [(Fault::DieAfter(1), 1), (Fault::DieAfter(3), 3), (Fault::DieAfter(5), 5)] {
+        for repeats_prefix in [true, false] {
+            let rest = Reply { deltas: whole.deltas[sent..].to_vec(), repeats_prefix, ..whole.clone() };
+            let first = Launch { replies: vec![reply(fault)], ..Launch::default() };
+            let second = Launch { replies: vec![rest], ..Launch::default() };
+            let (scripted, served) = serve(&Script { launches: vec![first, second] }).await;
+            let answer = served.chat(body).await;
+            assert_eq!(
+                (answer.content(), &answer.end),
+                (whole.content(), &Piece::End),
+                "{fault:?} {answer:?}"
+            );
+            assert!(answer.body.ends_with("data: [DONE]\n\n"), "{}", answer.body);
+            for once in ["\"role\":\"assistant\"", "[DONE]", ": gglib-recovery continuation", "\"stop\""] {
+                assert_eq!(answer.body.matches(once).count(), 1, "{once}: {}", answer.body);
+            }
+            assert_eq!((scripted.log().requests(), scripted.log().launches()), (2, 2), "{fault:?}");
+            let totals = &served.status().await["totals"];
+            assert_eq!([&totals["continuations"], &totals["failed"]], [1, 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_engine_dies_again_is_an_error_and_the_engine_is_asked_no_more() {
+    let body = r#"{"model":"a","messages":[{"role":"user","content":"Count."}],"stream":true}"#;
+    let script = Script::always(Launch { replies: vec![reply(Fault::DieAfter(2))], ..Launch::default() });
+    let (scripted, served) = serve(&script).await;
+    let answer = served.chat(body).await;
+    assert_eq!(
+        (&answer.end, answer.error()["code"].as_str()),
+        (&Piece::Cut, Some("upstream_died")),
+        "{answer:?}"
+    );
+    assert_eq!((scripted.log().requests(), scripted.log().launches()), (2, 2));
+    let totals = &served.status().await["totals"];
+    assert_eq!([&totals["continuations"], &totals["failed"]], [1, 1]);
+}
+
+#[tokio::test]
 async fn a_hang_with_a_patient_client_does_not_keep_the_engine_from_another_model() {
     let a = Script::always(Launch { replies: vec![reply(Fault::HangAfter(3))], ..Launch::default() }).place();
     let b = Script::always(Launch { replies: vec![Reply::numbered(5)], ..Launch::default() }).place();

@@ -21,11 +21,11 @@ fn secs(seconds: u64) -> Duration {
 
 /// A POST of `body` with these headers.
 fn request(headers: &[(&str, &str)], body: &str) -> String {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let length = body.len();
-    format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: gglib\r\n{headers}content-length: {length}\r\n\r\n{body}"
-    )
+    let mut head = format!("POST /v1/chat/completions HTTP/1.1\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.extend([*name, ": ", *value, "\r\n"]);
+    }
+    format!("{head}host: gglib\r\n\r\n{body}")
 }
 
 fn keyed(body: &str) -> String {

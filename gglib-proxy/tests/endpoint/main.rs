@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod bound;
+mod busy;
 mod clocks;
+mod continuation;
 mod disconnects;
 mod exposition;
 mod faults;
@@ -16,3 +19,4 @@ mod recovery;
 mod repair;
 mod repaired;
 mod served;
+mod slots;

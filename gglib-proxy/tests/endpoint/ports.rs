@@ -13,6 +13,7 @@ use gglib_core::ports::{
     BoxFuture, ByteStream, Lease, Liveness, Phase, Refused, Residency, Upstream, UpstreamError, Waiting,
 };
 use http::{Request, Response, StatusCode};
+use serde_json::Value;
 use tokio::time::sleep;
 
 /// One thing that an engine does with a request.
@@ -60,16 +61,14 @@ pub(crate) struct Stage {
     health: Mutex<VecDeque<Liveness>>,
     /// What engines say about themselves; asking them takes nothing from `answers`.
     props: Mutex<String>,
-    /// The bodies that were sent.
-    bodies: Mutex<Vec<String>>,
     /// Requests that wait in the queue.
     waiting: AtomicUsize,
     /// Leases that are out.
     leases: AtomicUsize,
     /// Requests that an engine works on.
     working: AtomicUsize,
-    /// Requests that were sent to an engine.
-    sent: AtomicUsize,
+    /// The bodies of the requests that were sent to an engine.
+    sent: Mutex<Vec<Bytes>>,
     /// Bytes of bodies that were taken.
     taken: AtomicUsize,
 }
@@ -112,12 +111,18 @@ impl Stage {
     }
 
     pub(crate) fn sent(&self) -> usize {
-        self.sent.load(Ordering::SeqCst)
+        self.sent.lock().unwrap().len()
+    }
+
+    /// The body of the request that was sent last.
+    pub(crate) fn last_body(&self) -> Value {
+        serde_json::from_slice(self.sent.lock().unwrap().last().unwrap()).unwrap()
     }
 
     /// The bodies of the requests that were sent.
     pub(crate) fn bodies(&self) -> Vec<String> {
-        self.bodies.lock().unwrap().clone()
+        let sent = self.sent.lock().unwrap();
+        sent.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
     }
 
     pub(crate) fn taken(&self) -> usize {
@@ -203,8 +208,7 @@ impl Upstream for Leased {
             let body: ByteStream = Box::pin(stream::iter([Ok(props)]));
             return Box::pin(async { Ok(Response::new(body)) });
         }
-        stage.bodies.lock().unwrap().push(String::from_utf8(request.into_body().to_vec()).unwrap());
-        stage.sent.fetch_add(1, Ordering::SeqCst);
+        stage.sent.lock().unwrap().push(request.into_body());
         let steps = stage.answers.lock().unwrap().pop_front().unwrap_or_else(|| vec![Step::Hang]);
         let mut play = Play { steps: steps.into(), working: Counted::new(stage, |stage| &stage.working) };
         Box::pin(async move {

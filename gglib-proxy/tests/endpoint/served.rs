@@ -28,7 +28,10 @@ pub(crate) fn shipped() -> Settings {
 
 impl Served {
     pub(crate) async fn start(engines: Engines, settings: Settings) -> Self {
-        let app = App::new(engines.start(), engines.catalog(), settings);
+        let mut app = App::new(engines.start(), engines.catalog(), settings);
+        if let Some(slots) = &engines.slots {
+            app = app.with_slots(slots.clone());
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(gglib_proxy::serve(listener, app, std::future::pending()));

@@ -1,13 +1,23 @@
 //! The command line of one engine.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use gglib_core::model::{ModelName, ModelSpec};
 
 use super::address::Address;
 
-/// Arguments of `llama-server` for `spec` at `address`; the user's own come last and so win.
-pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -> Vec<OsString> {
+/// Where the engine puts saved slots. A model that has it among its own arguments does so for itself.
+const SLOT_SAVE_PATH: &str = "--slot-save-path";
+
+/// Arguments of `llama-server` for `spec` at `address`, with its slots saved in `slots`; the user's own come last
+/// and so win.
+pub(super) fn arguments(
+    name: &ModelName,
+    spec: &ModelSpec,
+    address: &Address,
+    slots: Option<&Path>,
+) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
     let mut flag = |name: &str, value: &dyn AsRef<OsStr>| args.extend([name.into(), value.as_ref().into()]);
     flag("--model", &spec.path);
@@ -19,6 +29,17 @@ pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -
             flag("--port", &address.port().to_string());
         }
     }
+    if let Some(slots) = slots {
+        flag(SLOT_SAVE_PATH, &slots);
+    }
+    args.extend(options(spec));
+    args
+}
+
+/// Those of the arguments on which it depends what an engine answers: without names and addresses.
+pub(super) fn options(spec: &ModelSpec) -> Vec<OsString> {
+    let mut args: Vec<OsString> = Vec::new();
+    let mut flag = |name: &str, value: &dyn AsRef<OsStr>| args.extend([name.into(), value.as_ref().into()]);
     flag("--parallel", &spec.parallel.to_string());
     if let Some(context) = spec.context {
         // The engine divides its context among its slots; ours is what one request gets.
@@ -35,12 +56,17 @@ pub(super) fn arguments(name: &ModelName, spec: &ModelSpec, address: &Address) -
     args
 }
 
+/// Whether the model's own arguments say where slots are saved.
+pub(super) fn saves_slots_itself(spec: &ModelSpec) -> bool {
+    spec.args.iter().any(|arg| arg.split_once('=').map_or(arg.as_str(), |(name, _)| name) == SLOT_SAVE_PATH)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(spec: &ModelSpec, address: &Address, expected: &str) {
-        let args = arguments(&ModelName::new("m"), spec, address);
+    fn check(spec: &ModelSpec, address: &Address, slots: Option<&str>, expected: &str) {
+        let args = arguments(&ModelName::new("m"), spec, address, slots.map(Path::new));
         let line: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         assert_eq!(line.join(" "), expected);
     }
@@ -56,13 +82,15 @@ mod tests {
         check(
             &spec,
             &Address::Unix("/run/1.sock".into()),
-            "--model /m.gguf --alias m --host /run/1.sock --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 \
+            Some("/data/slots"),
+            "--model /m.gguf --alias m --host /run/1.sock --slot-save-path /data/slots --parallel 2 --ctx-size 8192 --batch-size 512 --sse-ping-interval 1 \
              --no-webui --flash-attn on",
         );
         let spec = ModelSpec { context: None, args: Vec::new(), ..spec };
         check(
             &spec,
             &Address::Tcp { address: "127.0.0.1:4711".parse().unwrap(), key: "k".to_owned() },
+            None,
             "--model /m.gguf --alias m --host 127.0.0.1 --port 4711 --parallel 2 --batch-size 512 --sse-ping-interval 1 --no-webui",
         );
     }

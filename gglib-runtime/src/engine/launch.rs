@@ -15,12 +15,13 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
 use super::address::{Address, Addresses};
-use super::command::arguments;
+use super::command::{arguments, options, saves_slots_itself};
 use super::handle::Engine;
 use super::log::LogRing;
 use super::process::{Exit, GuardCommand, Process};
 use super::readiness::{Bounds, NotReady, wait_until_ready};
 use super::upstream;
+use crate::slots::{EngineSlots, Launched, SlotStore};
 
 /// Log lines that an error quotes.
 const QUOTED: usize = 8;
@@ -133,6 +134,7 @@ pub(crate) enum EngineEvent {
 pub struct Launcher {
     settings: LaunchSettings,
     addresses: Addresses,
+    slots: Option<Arc<SlotStore>>,
 }
 
 impl Launcher {
@@ -142,7 +144,13 @@ impl Launcher {
     /// When no directory for sockets could be made.
     pub fn new(settings: LaunchSettings) -> io::Result<Self> {
         let addresses = Addresses::new(settings.transport)?;
-        Ok(Self { settings, addresses })
+        Ok(Self { settings, addresses, slots: None })
+    }
+
+    /// Saves the slots of engines that are stopped in `slots`, and restores them into the next engine of the model.
+    #[must_use]
+    pub fn with_slots(self, slots: Arc<SlotStore>) -> Self {
+        Self { slots: Some(slots), ..self }
     }
 
     /// Launches an engine and stays with it to its end, telling `tell` of each step. `stop` may be set at any
@@ -157,7 +165,7 @@ impl Launcher {
     ) {
         let (ended, has_ended) = watch::channel(false);
         let launch = Launch { launcher: self, generation, name: &name, spec: &spec, tell: &tell };
-        let (mut process, upstream) = match launch.load(&mut stop).await {
+        let (mut process, upstream, mut slots) = match launch.load(&mut stop).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 tracing::warn!(%name, generation = generation.0, %error, "load failed");
@@ -165,13 +173,20 @@ impl Launcher {
             }
         };
         tracing::info!(%name, generation = generation.0, "engine ready");
-        tell(EngineEvent::Loaded(Arc::new(Engine { generation, upstream, ended: has_ended })));
+        let engine = Arc::new(Engine { generation, upstream, ended: has_ended });
+        tell(EngineEvent::Loaded(Arc::clone(&engine)));
 
         tokio::select! {
             exit = process.ended() => {
                 tracing::warn!(%name, generation = generation.0, "engine {exit}");
             }
-            urgency = requested(&mut stop) => self.end(&mut process, urgency, &mut stop).await,
+            urgency = requested(&mut stop) => {
+                let last_words = LastWords { engine: &engine, slots: slots.as_mut() };
+                self.end(&mut process, urgency, &mut stop, last_words).await;
+            }
+        }
+        if let Some(slots) = slots {
+            slots.close().await;
         }
         ended.send_replace(true);
         tell(EngineEvent::Ended(generation));
@@ -182,17 +197,47 @@ impl Launcher {
         process: &mut Process,
         urgency: Urgency,
         stop: &mut watch::Receiver<Option<Urgency>>,
+        last_words: LastWords<'_>,
     ) {
         if urgency == Urgency::Graceful {
             let immediate = stop.wait_for(|urgency| *urgency == Some(Urgency::Immediate));
             tokio::select! {
-                _ = process.stop(self.settings.stop_grace) => return,
+                () = last_words.then_stop(process, self.settings.stop_grace) => return,
                 Ok(_) = immediate => {}
             }
         }
         process.kill().await;
     }
 }
+
+/// What an idle engine is asked before it is stopped.
+struct LastWords<'a> {
+    engine: &'a Engine,
+    slots: Option<&'a mut EngineSlots>,
+}
+
+impl LastWords<'_> {
+    async fn then_stop(self, process: &mut Process, grace: Duration) {
+        let saved = match self.slots {
+            None => None,
+            Some(slots) => tokio::select! {
+                biased;
+                _ = process.ended() => return,
+                saved = slots.save(self.engine.upstream()) => saved,
+            },
+        };
+        // The disk takes its time while the engine goes.
+        let safe = async {
+            if let Some(saved) = saved {
+                let _ = saved.await;
+            }
+        };
+        tokio::join!(process.stop(grace), safe);
+    }
+}
+
+/// What a load has come to.
+type Loaded = (Process, Box<dyn Upstream>, Option<EngineSlots>);
 
 /// One launch on its way.
 struct Launch<'a, F> {
@@ -204,10 +249,7 @@ struct Launch<'a, F> {
 }
 
 impl<F: Fn(EngineEvent)> Launch<'_, F> {
-    async fn load(
-        &self,
-        stop: &mut watch::Receiver<Option<Urgency>>,
-    ) -> Result<(Process, Box<dyn Upstream>), LaunchError> {
+    async fn load(&self, stop: &mut watch::Receiver<Option<Urgency>>) -> Result<Loaded, LaunchError> {
         tokio::select! {
             checked = check_model_file(&self.spec.path) => checked?,
             _ = requested(stop) => return Err(LaunchError::Cancelled),
@@ -219,7 +261,7 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
             _ = requested(stop) => Err(LaunchError::Cancelled),
         };
         match outcome {
-            Ok(upstream) => Ok((process, upstream)),
+            Ok((upstream, slots)) => Ok((process, upstream, slots)),
             Err(error) => {
                 process.kill().await;
                 Err(error)
@@ -229,7 +271,8 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
 
     fn spawn(&self, address: &Address) -> io::Result<Process> {
         let LaunchSettings { binary, guard, .. } = &self.launcher.settings;
-        let args = arguments(self.name, self.spec, address);
+        let slots = self.slots().map(|slots| slots.path());
+        let args = arguments(self.name, self.spec, address, slots);
         match address {
             Address::Unix(path) => Process::spawn(guard, binary, args, &[], Some(path.clone())),
             Address::Tcp { key, .. } => Process::spawn(guard, binary, args, &[("LLAMA_API_KEY", key)], None),
@@ -241,7 +284,7 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         &self,
         process: &mut Process,
         address: Address,
-    ) -> Result<Box<dyn Upstream>, LaunchError> {
+    ) -> Result<(Box<dyn Upstream>, Option<EngineSlots>), LaunchError> {
         let LaunchSettings { binary, load_stall: stall, load_limit: limit, connect_timeout, .. } =
             &self.launcher.settings;
         let pid = process.started().await.map_err(|error| {
@@ -252,17 +295,43 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         (self.tell)(EngineEvent::Started { generation: self.generation, pid, address: address.clone() });
         let log = process.log().clone();
         let bounds = Bounds { stall: *stall, limit: *limit };
-        tokio::select! {
+        let mut restoring = false;
+        let ready = async {
+            wait_until_ready(&*upstream, keyless.as_deref(), &log, bounds)
+                .await
+                .map_err(|reason| not_ready(reason, &address, &log))?;
+            restoring = true;
+            Ok(self.restore(&*upstream).await)
+        };
+        let slots = tokio::select! {
             biased;
             exit = process.ended() => {
                 let is_of_memory = died_of_memory(exit.into(), &log.tail(usize::MAX));
                 Err(LaunchError::Ended { exit, is_of_memory, log: log.tail(QUOTED) })
             }
-            ready = wait_until_ready(&*upstream, keyless.as_deref(), &log, bounds) => {
-                ready.map_err(|reason| not_ready(reason, &address, &log))
-            }
-        }?;
-        Ok(upstream)
+            slots = ready => slots,
+        };
+        if let (Err(_), true, Some(store)) = (&slots, restoring, self.slots()) {
+            // What an engine dies of must not be given to the next one.
+            EngineSlots::forget(store, self.name).await;
+        }
+        Ok((upstream, slots?))
+    }
+
+    /// Restores the model's saved slots, before anybody else can ask the engine.
+    async fn restore(&self, engine: &dyn Upstream) -> Option<EngineSlots> {
+        let launched = Launched {
+            generation: self.generation,
+            model: self.name.clone(),
+            binary: self.launcher.settings.binary.clone(),
+            file: self.spec.path.clone(),
+            arguments: options(self.spec),
+        };
+        EngineSlots::restore(self.slots()?, engine, launched).await
+    }
+
+    fn slots(&self) -> Option<&Arc<SlotStore>> {
+        self.launcher.slots.as_ref().filter(|_| !saves_slots_itself(self.spec))
     }
 }
 

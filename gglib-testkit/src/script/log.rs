@@ -32,7 +32,7 @@ pub enum Entry {
         launch: usize,
         /// Which request of this launch.
         request: usize,
-        /// The path.
+        /// The path, with its query if it has one.
         path: String,
         /// The body, byte for byte (invalid UTF-8 replaced).
         body: String,
@@ -118,6 +118,18 @@ impl Log {
     /// How many `POST`s arrived.
     pub fn requests(&self) -> usize {
         self.count(|entry| matches!(entry, Entry::Requested { .. }))
+    }
+
+    /// How many times a slot was to be saved.
+    pub fn slot_saves(&self) -> usize {
+        self.count(|entry| matches!(entry, Entry::Requested { path, .. } if path.ends_with("?action=save")))
+    }
+
+    /// How many times a slot was to be restored.
+    pub fn slot_restores(&self) -> usize {
+        self.count(
+            |entry| matches!(entry, Entry::Requested { path, .. } if path.ends_with("?action=restore")),
+        )
     }
 
     /// How many streams were left by their client.

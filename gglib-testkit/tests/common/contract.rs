@@ -15,6 +15,7 @@ pub(crate) async fn check(mut engine: Served) {
     stream(&engine).await;
     stream_with_usage(&engine).await;
     progress(&engine).await;
+    a_prefix_is_repeated(&engine).await;
     errors(&engine).await;
     connections(&engine).await;
     a_stream_left_is_cancelled(&engine).await;
@@ -149,6 +150,19 @@ async fn progress(engine: &Served) {
     assert_eq!(shape(&chunks[with_progress.len()]), chunk("{role:string,content:null}", "null", ""));
 }
 
+/// A last message of the assistant comes back before anything new, with the first progress.
+async fn a_prefix_is_repeated(engine: &Served) {
+    let messages =
+        json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "Hello, my" }]);
+    let more = json!({ "messages": messages, "stream": true, "return_progress": true });
+    let chunks = events(engine, &more).await;
+    let repeats = |chunk: &Value| chunk["choices"][0]["delta"]["content"] == "Hello, my";
+    let repeated: Vec<_> = chunks.iter().filter(|chunk| repeats(chunk)).collect();
+    assert_eq!(repeated.len(), 1, "{chunks:?}");
+    let progress = &repeated[0]["prompt_progress"];
+    assert!(progress["processed"].as_u64() < progress["total"].as_u64(), "{chunks:?}");
+}
+
 async fn errors(engine: &Served) {
     let chat = "/v1/chat/completions";
     let long =
@@ -249,4 +263,37 @@ fn shape(value: &Value) -> String {
             format!("{{{}}}", members.join(","))
         }
     }
+}
+
+/// Checks what an engine that was started with `--slot-save-path` does with its slots.
+pub(crate) async fn check_slots(first: Served, second: Served) {
+    let answer = async |engine: &Served, messages: Value| {
+        let body = json!({ "messages": messages, "max_tokens": 4, "temperature": 0, "stream": true });
+        let answer = engine.chat(&body).await.text().await.unwrap();
+        let last = data(&answer).into_iter().rfind(|chunk| chunk.contains("timings")).unwrap();
+        let timings = serde_json::from_str::<Value>(last).unwrap()["timings"].take();
+        [&timings["cache_n"], &timings["prompt_n"]].map(|count| count.as_u64().unwrap())
+    };
+    let slot = async |engine: &Served, action: &str, file: &str| {
+        let body = json!({ "filename": file }).to_string();
+        let answer = engine.post(&format!("/slots/0?action={action}"), body).await.unwrap();
+        (answer.status().as_u16(), json_of(answer).await)
+    };
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let poem = "roses are red and violets are blue sugar is sweet and so are the birds that sing in the tree";
+    first.ready().await;
+    second.ready().await;
+    assert_eq!(slot(&first, "save", "empty.kv").await.1["n_saved"], 0);
+    assert_eq!(answer(&first, json!([user(poem)])).await[0], 0);
+    let (status, saved) = slot(&first, "save", "a.kv").await;
+    assert!(status == 200 && saved["n_saved"].as_u64() > Some(15), "{saved}");
+    // A new process is restored, and has nothing else in its cache.
+    let (status, missing) = slot(&second, "restore", "b.kv").await;
+    assert_eq!((status, &missing["error"]["type"]), (400, &json!("invalid_request_error")));
+    let (status, restored) = slot(&second, "restore", "a.kv").await;
+    assert_eq!((status, &restored["n_restored"]), (200, &saved["n_saved"]));
+    assert_eq!(restored["n_read"], saved["n_written"]);
+    let [cached, read] =
+        answer(&second, json!([user(poem), { "role": "assistant", "content": "Oh" }, user("More")])).await;
+    assert!(cached > 15 && read < cached, "{cached} {read}");
 }

@@ -78,7 +78,7 @@ async fn client(address: SocketAddr, body: &'static str, end: Instant) -> Result
     Ok(times)
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>> {
+pub(super) async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;

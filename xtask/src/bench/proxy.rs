@@ -3,15 +3,15 @@
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::endpoint::{Endpoint, Owned};
 use super::load::{self, Outcome};
 
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
@@ -30,7 +30,7 @@ const STREAM: &str =
 pub fn run(xtask: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let direct = Upstream::start(xtask)?;
-    let gglib = Gglib::start(xtask, scratch.path())?;
+    let gglib = gglib(xtask, scratch.path())?;
     println!(
         "Changed from the defaults: parallel = 64 (so that the queue is not what is measured), engine.binary.\n\
          Each figure is the median of {ROUNDS} rounds of {ROUND:?}, direct and through gglib in turns.\n"
@@ -69,16 +69,6 @@ fn print_row(name: &str, connections: usize, rounds: &[(Outcome, Outcome)]) {
     );
 }
 
-/// A process that ends with the bench.
-struct Owned(Child);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 struct Upstream {
     address: SocketAddr,
     #[expect(dead_code, reason = "held for its Drop")]
@@ -97,43 +87,19 @@ impl Upstream {
     }
 }
 
-struct Gglib {
-    address: SocketAddr,
-    #[expect(dead_code, reason = "held for its Drop")]
-    process: Owned,
-}
-
-impl Gglib {
-    fn start(xtask: &Path, scratch: &Path) -> Result<Self> {
-        let engine = scratch.join("llama-server");
-        fs::write(&engine, format!("#!/bin/sh\nexec '{}' bench-upstream \"$@\"\n", xtask.display()))?;
-        fs::set_permissions(&engine, fs::Permissions::from_mode(0o755))?;
-        let model = scratch.join("bench.gguf");
-        fs::write(&model, "GGUF")?;
-        let config = scratch.join("gglib.toml");
-        let text = format!(
-            "[server]\nlisten = \"127.0.0.1:0\"\n[engine]\nbinary = \"{}\"\n\
-             [models.bench]\npath = \"{}\"\nparallel = 64\n",
-            engine.display(),
-            model.display()
-        );
-        fs::write(&config, text)?;
-        let gglib = xtask.with_file_name("gglib");
-        let mut process = Command::new(&gglib)
-            .args(["serve", "--config"])
-            .arg(&config)
-            .env("GGLIB_LOG", "off")
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{} does not start", gglib.display()))?;
-        let stdout = process.stdout.take().context("standard output was piped")?;
-        let process = Owned(process);
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
-        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once("/v1"));
-        let address = address.with_context(|| format!("gglib says: {line}"))?.0.parse()?;
-        Ok(Self { address, process })
-    }
+/// An endpoint whose engines are upstreams too.
+fn gglib(xtask: &Path, scratch: &Path) -> Result<Endpoint> {
+    let engine = scratch.join("llama-server");
+    fs::write(&engine, format!("#!/bin/sh\nexec '{}' bench-upstream \"$@\"\n", xtask.display()))?;
+    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755))?;
+    let model = scratch.join("bench.gguf");
+    fs::write(&model, "GGUF")?;
+    let toml = format!(
+        "[engine]\nbinary = \"{}\"\n[models.bench]\npath = \"{}\"\nparallel = 64\n",
+        engine.display(),
+        model.display()
+    );
+    Endpoint::start(xtask, scratch, &toml)
 }
 
 /// Waits, by trying, until somebody listens at `address`.

@@ -1,7 +1,7 @@
 //! Calls that are held back, and their release.
 
 use bytes::Bytes;
-use gglib_core::api::chunk::{ContentKind, Probe};
+use gglib_core::api::chunk::{ContentKind, Identity, Probe, PromptProgress};
 use gglib_core::model::ModelName;
 use gglib_core::repair::{Call, Turn};
 use serde_json::{Value, json};
@@ -68,6 +68,10 @@ impl<S: Sink> Sink for Holding<'_, S> {
         self.sink.chunk(data).await
     }
 
+    fn progress(&mut self, progress: &PromptProgress) {
+        self.sink.progress(progress);
+    }
+
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
         self.sink.recovered(recovery).await
     }
@@ -88,6 +92,8 @@ impl Held {
         let another = self.rest.first();
         let id = another.and_then(|data| serde_json::from_slice::<Value>(data).ok());
         let id = id.as_ref().and_then(|chunk| chunk["id"].as_str()).unwrap_or_default();
+        let identity =
+            another.map(|data| Identity::of(data)).unwrap_or_default().or(own_chunk::identity(model));
         for (position, call) in calls.iter().enumerate() {
             let delta = json!({ "tool_calls": [{
                 "index": position,
@@ -95,7 +101,7 @@ impl Held {
                 "type": "function",
                 "function": { "name": call.name, "arguments": call.arguments },
             }] });
-            rest.push(own_chunk::with_delta(&delta, another.map(AsRef::as_ref), model));
+            rest.push(own_chunk::with_delta(&delta, &identity));
         }
         rest.extend(self.rest.iter().filter_map(|data| end_of_calls(data, tokens)));
         Self { rest, ..self }

@@ -18,6 +18,7 @@ pub(crate) struct Args {
     /// The API key, which the real engine also takes from the environment.
     pub(crate) key: Option<String>,
     pub(crate) script: Option<PathBuf>,
+    pub(crate) slot_save_path: Option<PathBuf>,
     /// All of them, for the log.
     pub(crate) all: Vec<String>,
 }
@@ -42,6 +43,7 @@ impl Args {
             script: value(&[SCRIPT_FLAG])
                 .map(PathBuf::from)
                 .or_else(|| env::var_os(SCRIPT_ENV_VAR).map(PathBuf::from)),
+            slot_save_path: value(&["--slot-save-path"]).map(PathBuf::from),
             all,
         }
     }

@@ -8,14 +8,17 @@ use serde_json::{Value, json};
 use crate::{
     http::Response,
     recording::{self, Chunks},
+    slots::Counts,
 };
 
 /// What a chat request asks for, as far as it changes the shape of the answer.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ask {
     pub(crate) stream: bool,
     pub(crate) return_progress: bool,
     pub(crate) include_usage: bool,
+    /// The beginning of the answer, if the last message is the assistant's.
+    pub(crate) prefix: Option<String>,
 }
 
 /// One step of an answer.
@@ -57,16 +60,21 @@ impl Ask {
             return Err(Response::error(recording::TOO_LONG));
         }
         let is_set = |value: &Value| value.as_bool() == Some(true);
+        let last = body["messages"].as_array().and_then(|messages| messages.last());
+        let prefix = last.filter(|message| message["role"] == "assistant");
         Ok(Self {
             stream: is_set(&body["stream"]),
             return_progress: is_set(&body["return_progress"]),
             include_usage: is_set(&body["stream_options"]["include_usage"]),
+            prefix: prefix.and_then(|message| message["content"].as_str()).map(str::to_owned),
         })
     }
 }
 
 /// The steps of the answer to `ask` by a model of this name.
-pub(crate) fn plan(reply: &Reply, ask: Ask, model: &str) -> Vec<Step> {
+///
+/// `counts` stand in for the recorded ones.
+pub(crate) fn plan(reply: &Reply, ask: &Ask, model: &str, counts: Option<Counts>) -> Vec<Step> {
     match reply.fault {
         Some(Fault::Status(status)) => {
             let error =
@@ -75,12 +83,12 @@ pub(crate) fn plan(reply: &Reply, ask: Ask, model: &str) -> Vec<Step> {
         }
         Some(Fault::DieBeforeHeaders) => vec![Step::Die],
         Some(Fault::HangBeforeHeaders) => vec![Step::Silence],
-        _ if ask.stream => streamed(reply, ask, &Chunks::of(model)),
+        _ if ask.stream => streamed(reply, ask, &Chunks::of(model, counts)),
         _ => plain(reply, model),
     }
 }
 
-fn streamed(reply: &Reply, ask: Ask, chunks: &Chunks) -> Vec<Step> {
+fn streamed(reply: &Reply, ask: &Ask, chunks: &Chunks) -> Vec<Step> {
     let mut steps = vec![Step::Head];
     steps.extend(prefill(reply, ask, chunks));
     // The engine sends the role and the first content in one piece.
@@ -109,14 +117,18 @@ fn streamed(reply: &Reply, ask: Ask, chunks: &Chunks) -> Vec<Step> {
 const BATCH: u32 = 100;
 
 /// Prompt processing, told as progress if asked for.
-fn prefill(reply: &Reply, ask: Ask, chunks: &Chunks) -> Vec<Step> {
+fn prefill(reply: &Reply, ask: &Ask, chunks: &Chunks) -> Vec<Step> {
+    let prefix = ask.prefix.as_deref().filter(|_| reply.repeats_prefix);
     if !ask.return_progress {
-        return vec![Step::Wait(reply.prefill)];
+        let repeated = prefix.map(|prefix| Step::Send(chunks.content(&json!({ "content": prefix }))));
+        return std::iter::once(Step::Wait(reply.prefill)).chain(repeated).collect();
     }
     let parts = reply.prefill_steps.max(1);
-    let progress = |part| Step::Send(chunks.progress(part * BATCH, parts * BATCH));
-    let later = (1..=parts).flat_map(|part| [Step::Wait(reply.prefill / parts), progress(part)]);
-    std::iter::once(progress(0)).chain(later).collect()
+    let progress = |part| chunks.progress(part * BATCH, parts * BATCH);
+    // The real engine repeats the prefix together with the first progress.
+    let first = prefix.map_or_else(|| progress(0), |prefix| Chunks::with_prefix(&progress(0), prefix));
+    let later = (1..=parts).flat_map(|part| [Step::Wait(reply.prefill / parts), Step::Send(progress(part))]);
+    std::iter::once(Step::Send(first)).chain(later).collect()
 }
 
 /// Adds what goes wrong after `sent` contents; whether the answer goes on after it.
@@ -194,7 +206,7 @@ fn append(text: &mut Value, more: &Value) {
 mod tests {
     use super::*;
 
-    const STREAM: Ask = Ask { stream: true, return_progress: false, include_usage: false };
+    const STREAM: Ask = Ask { stream: true, return_progress: false, include_usage: false, prefix: None };
 
     #[test]
     fn deltas_add_up_to_a_message() {
@@ -213,7 +225,7 @@ mod tests {
     fn a_fault_comes_after_as_many_contents_as_it_says() {
         for after in 0..=3 {
             let reply = Reply { fault: Some(Fault::DieAfter(after)), ..Reply::numbered(3) };
-            let steps = plan(&reply, STREAM, "m");
+            let steps = plan(&reply, &STREAM, "m", None);
             let sent = steps.iter().filter(|step| matches!(step, Step::Send(_))).count();
             assert_eq!((sent, steps.last()), (after, Some(&Step::Die)));
         }
@@ -223,7 +235,7 @@ mod tests {
     fn progress_rises_to_the_whole_prompt_before_the_first_content() {
         let ask = Ask { return_progress: true, ..STREAM };
         let reply = Reply { prefill: Duration::from_secs(4), prefill_steps: 2, ..Reply::numbered(1) };
-        let steps = plan(&reply, ask, "m");
+        let steps = plan(&reply, &ask, "m", None);
         let shape: Vec<_> = steps[1..7]
             .iter()
             .map(|step| match step {

@@ -20,7 +20,7 @@ use tokio::{
     time,
 };
 
-use crate::args::Args;
+use crate::{args::Args, http::Request, slots::Slots};
 
 pub(crate) struct Engine {
     pub(crate) args: Args,
@@ -36,6 +36,7 @@ pub(crate) struct Engine {
     activity: watch::Sender<Activity>,
     terminating: watch::Sender<bool>,
     pub(crate) slots: Semaphore,
+    pub(crate) saved_slots: Option<Slots>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,6 +73,7 @@ impl Engine {
         let launch = nth(&script.launches, number).unwrap_or_default();
         let engine = Self {
             slots: Semaphore::new(args.parallel),
+            saved_slots: args.slot_save_path.clone().map(|path| Slots::new(path, args.parallel)),
             args,
             launch,
             number,
@@ -164,9 +166,11 @@ impl Engine {
     }
 
     /// Takes note of a `POST` and numbers it.
-    pub(crate) fn requested(&self, path: &str, body: &[u8]) -> usize {
+    pub(crate) fn requested(&self, request: &Request) -> usize {
+        let Request { path, query, body, .. } = request;
+        let path = if query.is_empty() { path.clone() } else { format!("{path}?{query}") };
+        let body = String::from_utf8_lossy(body).into_owned();
         let request = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
-        let (path, body) = (path.to_owned(), String::from_utf8_lossy(body).into_owned());
         self.note(|launch| Entry::Requested { launch, request, path, body });
         request
     }
@@ -220,7 +224,7 @@ impl Engine {
 }
 
 /// The nth of `items`, from 1; the last repeats.
-fn nth<T: Clone>(items: &[T], number: usize) -> Option<T> {
+pub(crate) fn nth<T: Clone>(items: &[T], number: usize) -> Option<T> {
     items.get(number - 1).or(items.last()).cloned()
 }
 

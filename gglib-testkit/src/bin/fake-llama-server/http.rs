@@ -5,6 +5,8 @@
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
+    /// What follows the question mark.
+    pub(crate) query: String,
     /// The client asks for the connection to be closed.
     pub(crate) closes: bool,
     /// The bearer token.
@@ -31,9 +33,11 @@ impl Request {
         if buffer.len() < body_start + length {
             return None;
         }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let request = Self {
             method: method.to_owned(),
-            path: target.split('?').next().unwrap_or_default().to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
             closes: header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")),
             key: header("authorization")
                 .and_then(|value| value.strip_prefix("Bearer ").map(ToOwned::to_owned)),
@@ -124,6 +128,7 @@ mod tests {
         let request = Request {
             method: "POST".into(),
             path: "/v1/x".into(),
+            query: "y=1".into(),
             closes: true,
             key: Some("k".into()),
             body: b"abc".into(),

@@ -8,6 +8,7 @@ mod engine;
 mod http;
 mod recording;
 mod routes;
+mod slots;
 mod stream;
 
 use std::{env, io, path::Path, process::ExitCode, sync::Arc};

@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use crate::slots::Counts;
+
 pub(crate) const LOADING: &str = include_str!("../../../fixtures/loading.json");
 pub(crate) const BAD_JSON: &str = include_str!("../../../fixtures/error_bad_json.json");
 pub(crate) const NO_MESSAGES: &str = include_str!("../../../fixtures/error_no_messages.json");
@@ -28,8 +30,8 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// With `model` as the model's name.
-    pub(crate) fn of(model: &str) -> Self {
+    /// With `model` as the model's name, and `counts` in place of those of the recorded prompt.
+    pub(crate) fn of(model: &str, counts: Option<Counts>) -> Self {
         let (plain, with_usage) = (events(STREAM), events(STREAM_USAGE));
         let (id, created) = (plain[0]["id"].clone(), plain[0]["created"].clone());
         let chunk = |recorded: &Value| {
@@ -39,7 +41,14 @@ impl Chunks {
             chunk["model"] = model.into();
             chunk
         };
-        let last = |events: &[Value]| chunk(events.last().expect("a recorded stream has chunks"));
+        let last = |events: &[Value]| {
+            let mut last = chunk(events.last().expect("a recorded stream has chunks"));
+            if let Some(Counts { cached, processed }) = counts {
+                last["timings"]["cache_n"] = cached.into();
+                last["timings"]["prompt_n"] = processed.into();
+            }
+            last
+        };
         Self {
             role: chunk(&plain[0]),
             progress: chunk(&with_usage[0]),
@@ -57,6 +66,13 @@ impl Chunks {
         let mut chunk = self.progress.clone();
         chunk["prompt_progress"] =
             json!({ "total": total, "cache": 0, "processed": processed, "time_ms": 0 });
+        event(&chunk)
+    }
+
+    /// The event of a progress, with this text in it.
+    pub(crate) fn with_prefix(progress: &str, prefix: &str) -> String {
+        let mut chunk = parse(progress.trim_start_matches("data: "));
+        chunk["choices"][0]["delta"] = json!({ "content": prefix });
         event(&chunk)
     }
 
@@ -154,7 +170,7 @@ mod tests {
     /// The pieces of a recording, put together again by what the fake builds its streams of.
     #[test]
     fn the_chunks_are_the_recorded_bytes() {
-        let chunks = Chunks::of("smollm2");
+        let chunks = Chunks::of("smollm2", None);
         let deltas = Reply::default().deltas;
         let contents: String = deltas.iter().map(|delta| chunks.content(delta)).collect();
         let built = chunks.role() + &contents + &chunks.finish("stop", 5) + "data: [DONE]\n\n";
@@ -165,7 +181,8 @@ mod tests {
     #[test]
     fn progress_is_in_the_recorded_shape() {
         let recorded = &events(include_str!("../../../fixtures/stream_progress.sse"))[1];
-        let mut built: Value = parse(Chunks::of("smollm2").progress(57, 57).strip_prefix("data: ").unwrap());
+        let mut built: Value =
+            parse(Chunks::of("smollm2", None).progress(57, 57).strip_prefix("data: ").unwrap());
         for differs in ["id", "created"] {
             built[differs] = recorded[differs].clone();
         }

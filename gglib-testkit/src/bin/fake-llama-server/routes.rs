@@ -11,7 +11,7 @@ use crate::{
     connection::Connection,
     engine::Engine,
     http::{Request, Response},
-    recording, stream,
+    recording, slots, stream,
 };
 
 /// Answers the requests of one connection until it ends.
@@ -24,7 +24,7 @@ where
         if connection.is_reused() && engine.drops_reused() {
             break;
         }
-        let number = (request.method == "POST").then(|| engine.requested(&request.path, &request.body));
+        let number = (request.method == "POST").then(|| engine.requested(&request));
         match answer(engine, &request, number) {
             Answer::Whole(response) => {
                 connection.respond(&response, idle).await?;
@@ -32,10 +32,16 @@ where
                     engine.note(|launch| Entry::Finished { launch, request });
                 }
             }
-            Answer::Chat(ask, request) => {
+            Answer::Slot => {
                 let _in_flight = engine.begin();
-                let steps = chat::plan(&engine.next_reply(), ask, &engine.args.model);
-                stream::perform(engine, &mut connection, request, ask, steps).await?;
+                let response = slots::answer(engine, &request).await;
+                connection.respond(&response, idle).await?;
+            }
+            Answer::Chat(ask, number) => {
+                let _in_flight = engine.begin();
+                let counts = engine.saved_slots.as_ref().map(|slots| slots.read(&request.body));
+                let steps = chat::plan(&engine.next_reply(), &ask, &engine.args.model, counts);
+                stream::perform(engine, &mut connection, number, &ask, steps).await?;
             }
         }
     }
@@ -44,6 +50,8 @@ where
 
 enum Answer {
     Whole(Response),
+    /// A slot is to be saved or restored.
+    Slot,
     /// A chat request in order, with its number.
     Chat(Ask, usize),
 }
@@ -63,6 +71,7 @@ fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
             Response::ok(recording::props(model, engine.args.parallel, engine.args.context, tools))
         }
         ("GET", "/v1/models" | "/models", _) => Response::ok(recording::models(model, engine.args.context)),
+        ("POST", path, _) if path.starts_with("/slots/") => return Answer::Slot,
         ("POST", "/v1/embeddings", _) => Response::error(recording::NOT_SUPPORTED),
         ("POST", "/v1/chat/completions" | "/chat/completions", Some(number)) => {
             match Ask::read(&request.body, engine.args.context) {

@@ -31,7 +31,7 @@ pub(crate) async fn perform<S>(
     engine: &Engine,
     connection: &mut Connection<S>,
     request: usize,
-    ask: Ask,
+    ask: &Ask,
     steps: Vec<Step>,
 ) -> io::Result<()>
 where

@@ -1,0 +1,110 @@
+//! The longest that a request can take.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Admission, Config, Recovery, Timeouts};
+
+/// What an attempt may take beyond `timeouts.total`: a check of the engine's health when the response is late and
+/// another when the attempt has failed, each ending an engine that does not answer (10 s), and the reading of an
+/// engine's own error (10 s).
+const BEYOND: Duration = Duration::from_secs(30);
+
+/// The longest that a request can take, from its first byte to the last one of its answer, and what it is made of.
+///
+/// It holds whatever the engine does, for a client that sends its body and reads its answer without delay.
+///
+/// ```text
+/// bound = min( timeouts.request,
+///              waits × admission.max_wait + attempts × (timeouts.total + 30 s) + count )
+/// ```
+///
+/// A request waits for an engine once, and once more for each recovery that relaunches one (`recovery.relaunch`,
+/// `recovery.continue_streams`); it is attempted after each wait, and once more on a second connection. `count` is the
+/// time that the engine of a continuation has to count the delivered tokens, `timeouts.response_headers`.
+///
+/// ```
+/// use gglib_core::config::{self, Sources};
+///
+/// let text = "[timeouts]\ntotal = \"1m\"\n[admission]\nmax_wait = \"1m\"";
+/// let bound = config::load(&Sources { file: Some(("gglib.toml".as_ref(), text)), env: &|_| None, flags: &[] })?.bound();
+/// assert_eq!((bound.waits, bound.attempts, bound.total.as_secs()), (3, 4, 3 * 60 + 4 * 90 + 30));
+/// # Ok::<(), config::ConfigErrors>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The bound.
+    pub total: Duration,
+    /// How often the request may wait for an engine.
+    pub waits: u32,
+    /// How often it may be attempted.
+    pub attempts: u32,
+}
+
+impl Bound {
+    /// The bound of these settings.
+    pub fn of(timeouts: &Timeouts, admission: &Admission, recovery: &Recovery) -> Self {
+        let continuation = u32::from(recovery.continue_streams);
+        let waits = 1 + u32::from(recovery.relaunch) + continuation;
+        let attempts = waits + 1;
+        let attempt = timeouts.total.saturating_add(BEYOND);
+        let parts = [
+            admission.max_wait.saturating_mul(waits),
+            attempt.saturating_mul(attempts),
+            timeouts.response_headers.saturating_mul(continuation),
+        ];
+        let sum = parts.into_iter().fold(Duration::ZERO, Duration::saturating_add);
+        Self { total: timeouts.request.min(sum), waits, attempts }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { total, waits, attempts } = self;
+        let total = humantime::format_duration(*total);
+        write!(f, "every request ends within {total} (at most {waits} waits and {attempts} attempts)")
+    }
+}
+
+impl Config {
+    /// The longest that a request can take.
+    pub fn bound(&self) -> Bound {
+        Bound::of(&self.timeouts, &self.admission, &self.recovery)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Sources, load};
+
+    fn bound(text: &str) -> Bound {
+        load(&Sources { file: Some(("gglib.toml".as_ref(), text)), env: &|_| None, flags: &[] })
+            .expect(text)
+            .bound()
+    }
+
+    #[test]
+    fn by_default_it_is_the_deadline_of_the_request() {
+        let text = "every request ends within 45m (at most 3 waits and 4 attempts)";
+        assert_eq!(bound("").to_string(), text);
+    }
+
+    #[test]
+    fn recoveries_that_are_off_take_no_time() {
+        let with = |recovery: &str| {
+            let text = format!("[timeouts]\nrequest = \"9h\"\ntotal = \"10m\"\n[recovery]\n{recovery}");
+            let bound = bound(&text);
+            (bound.waits, bound.attempts, bound.total.as_secs())
+        };
+        assert_eq!(with(""), (3, 4, 3 * 600 + 4 * 630 + 30));
+        assert_eq!(with("continue_streams = false"), (2, 3, 2 * 600 + 3 * 630));
+        assert_eq!(with("continue_streams = false\nrelaunch = false"), (1, 2, 600 + 2 * 630));
+    }
+
+    #[test]
+    fn absurd_settings_saturate() {
+        let text = "[timeouts]\ntotal = \"500000000000y\"\nrequest = \"500000000000y\"";
+        assert!(bound(text).total > Duration::from_secs(u64::MAX / 2));
+    }
+}

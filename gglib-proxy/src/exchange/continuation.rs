@@ -1,0 +1,167 @@
+//! Going on with a stream on another engine, after its own has died in the middle.
+//!
+//! Whether and how is decided in [`gglib_core::continuation`]; here the record is kept and the decision carried out.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use gglib_core::api::chunk::PromptProgress;
+use gglib_core::api::error::ApiError;
+use gglib_core::continuation::{Continuation, Delivered, Splicer};
+use gglib_core::ports::Lease;
+use http::Request;
+use http::header::CONTENT_TYPE;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
+use crate::app::{App, Settings};
+use crate::metrics::Event;
+use crate::request::ChatRequest;
+
+/// A sink that remembers what it was given, in case that the stream has to be taken up.
+pub(super) struct Recording<'a, S> {
+    sink: &'a mut S,
+    /// Absent when nothing will be taken up: it is switched off, or the client is handed nothing before the end.
+    delivered: Option<Delivered>,
+}
+
+impl<'a, S: Sink> Recording<'a, S> {
+    pub(super) fn new(sink: &'a mut S, settings: &Settings) -> Self {
+        let delivered = (sink.hands_on() && settings.continue_streams).then(Delivered::default);
+        Self { sink, delivered }
+    }
+}
+
+impl<S: Sink> Sink for Recording<'_, S> {
+    fn hands_on(&self) -> bool {
+        self.sink.hands_on()
+    }
+
+    async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
+        self.sink.chunk(data.clone()).await?;
+        if let Some(delivered) = &mut self.delivered {
+            delivered.observe(&data);
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &PromptProgress) {
+        if let Some(delivered) = &mut self.delivered {
+            delivered.observe_progress(progress);
+        }
+    }
+
+    async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
+        self.sink.recovered(recovery).await
+    }
+}
+
+/// The rest of the answer, of an engine that is launched for it: the one that died had sent a part.
+///
+/// The error is `cause`, unless another attempt was made and failed for a reason of its own.
+pub(super) async fn take_up(
+    app: &App,
+    request: &ChatRequest,
+    cause: Failure,
+    sink: &mut Recording<'_, impl Sink>,
+) -> Result<(), ApiError> {
+    let Some(delivered) = sink.delivered.take() else { return Err(cause.into_error()) };
+    let cause = cause.into_error();
+    let mut continuation = match Continuation::new(request.body.clone(), delivered) {
+        Ok(continuation) => continuation,
+        Err(reason) => {
+            tracing::info!(%reason, "the stream cannot be taken up");
+            return Err(cause);
+        }
+    };
+    app.metrics.record(Event::Continued { model: &request.model });
+    tracing::warn!(model = %request.model, %cause, "engine dead; going on with the stream");
+    tell(sink, Recovery::Continuation).await?;
+    if let Some(ending) = continuation.ending() {
+        return finish(ending, sink).await;
+    }
+    let lease = match lease(app, request).await {
+        Ok(lease) => lease,
+        Err(error) => {
+            tracing::warn!(%error, "no engine to go on with the stream");
+            return Err(cause);
+        }
+    };
+    if let Some(text) = continuation.uncounted()
+        && let Some(tokens) = tokens(&*lease, text, app.settings.timeouts.response_headers).await
+    {
+        continuation.count(tokens);
+        if let Some(ending) = continuation.ending() {
+            return finish(ending, sink).await;
+        }
+    }
+    let Ok((body, splicer)) = continuation.issue() else { return Err(cause) };
+    let request = ChatRequest { body, ..request.clone() };
+    let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
+    let outcome = attempt(app, &*lease, &request, &mut splicing).await;
+    let Err(failure) = outcome else { return Ok(()) };
+    if splicing.splicer.is_over() {
+        return Ok(());
+    }
+    if failure.is_suspicion() {
+        // Not for this request any more, but the next one must not meet a dead engine.
+        lease.confirm().await;
+        return Err(failure.into_error());
+    }
+    tracing::warn!(error = %failure.into_error(), "the engine does not go on with the stream");
+    Err(cause)
+}
+
+/// The engine died when nothing was missing but the end.
+async fn finish(ending: Vec<Bytes>, sink: &mut impl Sink) -> Result<(), ApiError> {
+    for chunk in ending {
+        sink.chunk(chunk).await.map_err(|rejected| Failure::from(rejected).into_error())?;
+    }
+    Ok(())
+}
+
+/// How many tokens `text` has, as far as the engine tells in time (llama-server's `POST /tokenize`).
+async fn tokens(lease: &dyn Lease, text: &str, limit: Duration) -> Option<u64> {
+    let request = Request::post("/tokenize")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Bytes::from(json!({ "content": text }).to_string()))
+        .expect("a constant head is valid");
+    let mut read = Vec::new();
+    let answer = async {
+        let response = lease.upstream().send(request).await.ok()?;
+        answered::collect(response.into_body(), &mut read).await;
+        serde_json::from_slice::<Value>(&read).ok()
+    };
+    let answer = timeout(limit, answer).await.ok()??;
+    answer["tokens"].as_array().map(|tokens| tokens.len() as u64)
+}
+
+/// A sink that makes the second engine's chunks the rest of the first one's stream.
+struct Splicing<'a, S> {
+    sink: &'a mut S,
+    splicer: Splicer,
+}
+
+impl<S: Sink> Sink for Splicing<'_, S> {
+    fn hands_on(&self) -> bool {
+        self.sink.hands_on()
+    }
+
+    async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
+        for chunk in self.splicer.chunk(&data) {
+            self.sink.chunk(chunk).await?;
+        }
+        // Ends the attempt, since nobody needs the rest.
+        if self.splicer.is_over() { Err(Rejected::ClientGone) } else { Ok(()) }
+    }
+
+    fn progress(&mut self, _: &PromptProgress) {
+        self.splicer.observe_progress();
+    }
+
+    async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
+        self.sink.recovered(recovery).await
+    }
+}

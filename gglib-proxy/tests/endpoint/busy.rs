@@ -1,0 +1,93 @@
+//! A wait for the first content is a place in a queue while the engine gets on with another request, and a hang
+//! otherwise.
+
+use std::time::Duration;
+
+use gglib_testkit::wire::Piece;
+use tokio::time::{Instant, sleep};
+
+use crate::pipes::Piped;
+use crate::ports::{Ports, Step, content, done, finish, opening, progress};
+use crate::served::shipped;
+
+const STREAM: &str = r#"{"messages":[],"stream":true}"#;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// An answer that takes `times` × 50 s.
+fn long(times: u64, piece: impl Fn(u64) -> Step) -> Vec<Step> {
+    let pieces = (0..times).flat_map(|number| [Step::Wait(secs(50)), piece(number)]);
+    opening().into_iter().chain(pieces).chain([content("end"), finish(), done()]).collect()
+}
+
+/// The head at once or late, and the first content after `wait`.
+fn queued(wait: u64) -> [Vec<Step>; 2] {
+    let rest = || [content("a"), finish(), done()];
+    let early = opening().into_iter().chain([Step::Wait(secs(wait))]).chain(rest()).collect();
+    let late = [Step::Wait(secs(wait))].into_iter().chain(opening()).chain(rest()).collect();
+    [early, late]
+}
+
+/// The first request of `answers`, and a second one a moment later; with when the second one ended.
+async fn both(answers: [Vec<Step>; 2]) -> (String, String, u64) {
+    let endpoint = Piped::start(Ports::answering(answers), shipped());
+    let started = Instant::now();
+    let (first, (second, after)) = tokio::join!(endpoint.chat(STREAM), async {
+        sleep(secs(1)).await;
+        let answer = endpoint.chat(STREAM).await;
+        (answer, started.elapsed().as_secs())
+    });
+    let told = |answer: gglib_testkit::wire::Answer| match answer.end {
+        Piece::End => answer.content(),
+        _ => answer.error()["code"].as_str().unwrap().to_owned(),
+    };
+    (told(first), told(second), after)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_while_another_is_served_is_not_given_up() {
+    let pieces: [fn(u64) -> Step; 2] =
+        [|_| content("x"), |number| progress(1 + u32::try_from(number).unwrap())];
+    for piece in pieces {
+        for waiting in queued(900) {
+            let (_, second, after) = both([long(18, piece), waiting]).await;
+            assert_eq!((second.as_str(), after), ("a", 901));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_alone_is_given_up_and_so_are_two_that_both_wait() {
+    for (waiting, code) in queued(900).into_iter().zip(["timeout_first_content", "timeout_response_headers"])
+    {
+        // Another one has been served before, and is gone.
+        let (first, second, after) = both([long(0, content_of), waiting.clone()]).await;
+        assert_eq!((first.as_str(), second.as_str(), after), ("end", code, 301));
+        // The other one gets nowhere either.
+        let (first, second, after) = both([waiting.clone(), waiting]).await;
+        assert_eq!((first.as_str(), second.as_str(), after), (code, code, 301));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_queue_is_kept_as_long_as_the_queue_moves_and_the_attempt_may_last() {
+    // The other one is served for 500 s and then stuck: the wait lasts until a period without progress is over.
+    let mut other = long(10, content_of);
+    other.truncate(other.len() - 3);
+    other.push(Step::Hang);
+    for (waiting, code) in queued(3000).into_iter().zip(["timeout_first_content", "timeout_response_headers"])
+    {
+        let (_, second, after) = both([other.clone(), waiting]).await;
+        assert_eq!((second.as_str(), after), (code, 901));
+    }
+    for (waiting, code) in queued(3000).into_iter().zip(["timeout_total", "timeout_response_headers"]) {
+        let (_, second, after) = both([long(60, content_of), waiting]).await;
+        assert_eq!((second.as_str(), after), (code, 1801));
+    }
+}
+
+fn content_of(_: u64) -> Step {
+    content("x")
+}
