@@ -29,6 +29,11 @@ const CONNECTIONS: Duration = Duration::from_secs(2);
 pub(crate) struct Endpoint {
     address: SocketAddr,
     pool: Arc<Pool>,
+    app: App,
+    /// What it was started with.
+    started: Config,
+    /// What engines may take of the machine's memory if the configuration does not say.
+    whole: Memory,
     drain: Duration,
     stop: oneshot::Sender<()>,
     server: JoinHandle<io::Result<()>>,
@@ -59,30 +64,19 @@ impl Endpoint {
         if let Some((accounts, _)) = memory {
             launcher = launcher.with_accounts(accounts);
         }
-        let admission = AdmissionSettings {
-            stall: config.admission.stall,
-            max_wait: config.admission.max_wait,
-            queue: config.admission.queue,
-            quantum: config.admission.quantum,
-            max_resident: config.memory.max_resident,
-            budget: match config.memory.budget {
-                Budget::Auto => whole,
-                Budget::Bytes(ram) => Memory { ram, ..whole },
-            },
-            ..AdmissionSettings::default()
-        };
-        let pool = Arc::new(Pool::start(launcher, config.catalog(), admission));
+        let pool = Arc::new(Pool::start(launcher, config.catalog(), admission(config, whole)));
         let mut app = App::new(pool.clone(), config.catalog(), Settings::new(config));
         if let Some(slots) = slots {
             app = app.with_slots(slots);
         }
         pool.publish_breakers(app.retry_observer());
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = tokio::spawn(gglib_proxy::serve(listener, app, async {
+        let server = tokio::spawn(gglib_proxy::serve(listener, app.clone(), async {
             // A dropped sender stops the server too.
             let _ = stopped.await;
         }));
-        Ok(Self { address, pool, drain: config.engine.drain, stop, server })
+        let (started, drain) = (config.clone(), config.engine.drain);
+        Ok(Self { address, pool, app, started, whole, drain, stop, server })
     }
 
     /// What clients are given as base URL.
@@ -99,14 +93,46 @@ impl Endpoint {
         }
     }
 
-    /// Refuses what is new, lets what is running finish within the configured bound, stops every engine.
+    /// Takes over `config` by what is different; the keys that take effect only after a restart.
+    pub(crate) fn configure(&mut self, config: &Config) -> Vec<&'static str> {
+        let after_restart = self.started.after_restart(config);
+        self.drain = config.engine.drain;
+        // The queue first: the routes never offer a model that it does not know.
+        self.pool.configure(config.catalog(), admission(config, self.whole));
+        self.app.configure(config.catalog(), Settings::new(config), after_restart.clone());
+        after_restart
+    }
+
+    /// Lets `/status` say that a change of the configuration could not be taken over.
+    pub(crate) fn configuration_failed(&self, error: &CliError) {
+        self.app.configuration_failed(error.to_string());
+    }
+
+    /// Refuses what is new and what waits, lets what is running finish within the configured bound, stops every
+    /// engine. The endpoint listens meanwhile, since a refusal says more than a port that is closed.
     pub(crate) async fn shut_down(self) {
-        let _ = self.stop.send(());
+        self.app.drain();
         self.pool.shut_down(self.drain).await;
+        let _ = self.stop.send(());
         let mut server = self.server;
         if timeout(CONNECTIONS, &mut server).await.is_err() {
             server.abort();
         }
+    }
+}
+
+fn admission(config: &Config, whole: Memory) -> AdmissionSettings {
+    AdmissionSettings {
+        stall: config.admission.stall,
+        max_wait: config.admission.max_wait,
+        queue: config.admission.queue,
+        quantum: config.admission.quantum,
+        max_resident: config.memory.max_resident,
+        budget: match config.memory.budget {
+            Budget::Auto => whole,
+            Budget::Bytes(ram) => Memory { ram, ..whole },
+        },
+        ..AdmissionSettings::default()
     }
 }
 

@@ -23,6 +23,7 @@ mod exit;
 mod install;
 mod notice;
 pub mod plot;
+mod reload;
 mod screen;
 mod settings;
 mod shutdown;

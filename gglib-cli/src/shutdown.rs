@@ -7,6 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::endpoint::Endpoint;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::reload::Reload;
 use crate::ui;
 
 /// Ctrl-C and SIGTERM.
@@ -29,12 +30,19 @@ impl Stop {
     }
 }
 
-/// Serves until a stop is requested, then shuts down in order; a second request cuts that short, and the
-/// guards see to the engines.
-pub(crate) async fn serve_until_stopped(mut endpoint: Endpoint, stop: &mut Stop) -> Result<Exit, CliError> {
-    tokio::select! {
-        () = stop.requested() => {}
-        error = endpoint.failed() => return Err(error),
+/// Serves until a stop is requested, by the configuration that `reload` brings, then shuts down in order; a second
+/// request cuts that short, and the guards see to the engines.
+pub(crate) async fn serve_until_stopped(
+    mut endpoint: Endpoint,
+    reload: &mut Reload,
+    stop: &mut Stop,
+) -> Result<Exit, CliError> {
+    loop {
+        tokio::select! {
+            () = stop.requested() => break,
+            error = endpoint.failed() => return Err(error),
+            () = reload.requested() => reload.apply(&mut endpoint),
+        }
     }
     ui::stopping();
     tokio::select! {

@@ -103,7 +103,7 @@ fn models_are_added_listed_and_removed_and_the_rest_of_the_file_stays() {
     assert_snapshot!(run(&["model", "add", "a", &file_arg, "--alias", "small", "--context", "2048"]), @"
     exit 0
     --- stdout
-    Added a; a running endpoint sees it after a restart.
+    Added a; a running endpoint takes it over in a few seconds.
     --- stderr
     ");
     assert_snapshot!(run(&["model", "list"]), @"

@@ -37,6 +37,7 @@ mod error;
 mod key;
 mod layers;
 mod pins;
+mod reload;
 mod retry;
 mod typed;
 mod value;

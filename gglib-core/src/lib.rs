@@ -9,6 +9,7 @@ pub mod admission;
 pub mod api;
 pub mod config;
 pub mod continuation;
+pub mod idempotency;
 pub mod memory;
 pub mod model;
 pub mod moment;

@@ -10,6 +10,8 @@ use gglib_core::retry::{RetryObserver, RetryPolicy};
 
 use crate::budgets::Budgets;
 use crate::exchange::activity::Activity;
+use crate::idempotency::Idempotency;
+use crate::live::{Configured, Live};
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::repairs::Repairs;
@@ -59,6 +61,9 @@ impl Settings {
 }
 
 /// The endpoint's state; cheap to clone.
+///
+/// A clone is also a snapshot of the configuration: each request has its own, so that a
+/// [change](Self::configure) meets only those that come after it.
 #[derive(Clone)]
 pub struct App {
     pub(crate) residency: Arc<dyn Residency>,
@@ -67,6 +72,8 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) repairs: Arc<Repairs>,
+    pub(crate) idempotency: Arc<Idempotency>,
+    pub(crate) live: Arc<Live>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) places: Arc<Places>,
     pub(crate) slots: Option<Arc<dyn SlotWitness>>,
@@ -77,16 +84,24 @@ impl App {
     pub fn new(residency: Arc<dyn Residency>, catalog: Catalog, settings: Settings) -> Self {
         let metrics = Arc::new(Metrics::new(&catalog));
         let budgets = Arc::new(Budgets::new(&settings.retry, &catalog, Arc::clone(&metrics)));
-        let places = Arc::new(Places::new(settings.retry));
+        let (catalog, settings) = (Arc::new(catalog), Arc::new(settings));
+        let configured = Configured {
+            catalog: Arc::clone(&catalog),
+            settings: Arc::clone(&settings),
+            budgets: Arc::clone(&budgets),
+        };
+        let live = Arc::new(Live::new(configured));
         Self {
             residency,
-            catalog: Arc::new(catalog),
-            settings: Arc::new(settings),
+            catalog,
+            settings,
             metrics,
             budgets,
             repairs: Arc::default(),
+            idempotency: Arc::default(),
+            live,
             activity: Arc::default(),
-            places,
+            places: Arc::default(),
             slots: None,
         }
     }
@@ -102,4 +117,50 @@ impl App {
     pub fn retry_observer(&self) -> Arc<dyn RetryObserver> {
         self.metrics.clone()
     }
+
+    /// Serves the models of `catalog` from now on, by these settings. Requests in flight keep what they began with.
+    ///
+    /// `after_restart` names the keys of the configuration whose change is still to come; `/status` shows them.
+    pub fn configure(&self, catalog: Catalog, settings: Settings, after_restart: Vec<&'static str>) {
+        self.metrics.extend(&catalog);
+        let budgets = Budgets::new(&settings.retry, &catalog, Arc::clone(&self.metrics));
+        let mut live = self.live.state();
+        if live.configured.settings.retry != settings.retry
+            || !same_models(&live.configured.catalog, &catalog)
+        {
+            // What the last minute has seen is forgotten with the old rules.
+            live.configured.budgets = Arc::new(budgets);
+        }
+        live.configured.catalog = Arc::new(catalog);
+        live.configured.settings = Arc::new(settings);
+        live.reloads.applied += 1;
+        live.reloads.error = None;
+        live.reloads.after_restart = after_restart;
+    }
+
+    /// Lets `/status` say that the configuration could not be taken over, and why. The old one stays.
+    pub fn configuration_failed(&self, error: String) {
+        self.live.state().reloads.error = Some(error);
+    }
+
+    /// Refuses new requests from now on, since gglib is shutting down.
+    pub fn drain(&self) {
+        self.live.state().draining = true;
+    }
+
+    /// The same endpoint by the configuration of this moment.
+    pub(crate) fn current(&self) -> Self {
+        let configured = self.live.state().configured.clone();
+        let Configured { catalog, settings, budgets } = configured;
+        Self { catalog, settings, budgets, ..self.clone() }
+    }
+
+    /// Whether gglib is shutting down.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.live.state().draining
+    }
+}
+
+fn same_models(one: &Catalog, other: &Catalog) -> bool {
+    one.iter().map(|(name, _)| name).eq(other.iter().map(|(name, _)| name))
 }

@@ -11,6 +11,8 @@ mod app;
 mod budgets;
 mod connection;
 mod exchange;
+mod idempotency;
+mod live;
 pub mod metrics;
 mod own_chunk;
 mod panics;

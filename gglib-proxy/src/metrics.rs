@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
 
 use gglib_core::admission::Snapshot;
 use gglib_core::model::{Catalog, ModelName};
@@ -44,7 +45,8 @@ type Seconds<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
 /// The counters, gauges and histograms of one endpoint.
 pub(crate) struct Metrics {
     registry: Registry,
-    models: BTreeSet<ModelName>,
+    /// Every model that is or has been configured.
+    models: RwLock<BTreeSet<ModelName>>,
     received: Counter,
     in_flight: Family<OfModel, Gauge>,
     ended: Family<Ended, Counter>,
@@ -102,7 +104,7 @@ impl Metrics {
         let retries: fn() -> Histogram = || Histogram::new(RETRIES);
         let metrics = Self {
             registry: Registry::default(),
-            models: catalog.iter().map(|(name, _)| name.clone()).collect(),
+            models: RwLock::default(),
             received: Counter::default(),
             in_flight: Family::default(),
             ended: Family::default(),
@@ -126,8 +128,22 @@ impl Metrics {
             breaker_changes: Family::default(),
             recent: Recents::default(),
         };
-        metrics.models.iter().for_each(|model| metrics.begin_at_zero(model));
+        metrics.extend(catalog);
         metrics.registered()
+    }
+
+    /// Takes in the models of `catalog`; those that were known before keep their counts.
+    pub(crate) fn extend(&self, catalog: &Catalog) {
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        for (name, _) in catalog.iter() {
+            if models.insert(name.clone()) {
+                self.begin_at_zero(name);
+            }
+        }
+    }
+
+    fn models(&self) -> BTreeSet<ModelName> {
+        self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts what has happened to a request.
@@ -198,12 +214,13 @@ impl Metrics {
 
     /// The totals of `/status`.
     pub(crate) fn totals(&self) -> Totals {
+        let models = self.models();
         let sum = |family: &Family<OfModel, Counter>| -> u64 {
-            self.models.iter().filter_map(|model| family.get(&of(model)).map(|count| count.get())).sum()
+            models.iter().filter_map(|model| family.get(&of(model)).map(|count| count.get())).sum()
         };
         let ended = |outcome| -> u64 {
             let labels =
-                self.models.iter().map(Some).chain([None]).flat_map(|model| {
+                models.iter().map(Some).chain([None]).flat_map(|model| {
                     End::codes().map(move |code| Ended { model: label(model), outcome, code })
                 });
             labels.filter_map(|labels| self.ended.get(&labels).map(|count| count.get())).sum()
@@ -297,7 +314,7 @@ impl Metrics {
 /// Targets are models; the events of any other target are counted without a name.
 impl RetryObserver for Metrics {
     fn observe(&self, source: &EventSource<'_>, event: &RetryEvent) {
-        let model = || label(self.models.get(source.target));
+        let model = || label(self.models().get(source.target));
         self.retry_events.get_or_create(&Happened { model: model(), event: event.name() }).inc();
         match *event {
             RetryEvent::GaveUp { reason, .. } => {
@@ -317,7 +334,7 @@ impl RetryObserver for Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("models", &self.models).finish_non_exhaustive()
+        f.debug_struct("Metrics").field("models", &self.models()).finish_non_exhaustive()
     }
 }
 

@@ -12,20 +12,26 @@ use tokio::time::Instant;
 /// The places that clients of each model have been promised.
 pub(crate) struct Places {
     origin: Instant,
-    policy: RetryPolicy,
     taken: Mutex<BTreeMap<ModelName, hint::Places>>,
 }
 
-impl Places {
-    /// For clients that wait by `policy`.
-    pub(crate) fn new(policy: RetryPolicy) -> Self {
-        Self { origin: Instant::now(), policy, taken: Mutex::default() }
+impl Default for Places {
+    fn default() -> Self {
+        Self { origin: Instant::now(), taken: Mutex::default() }
     }
+}
 
-    /// The time until the next place at `model` that nobody has been promised; see [`hint::Places::take`].
-    pub(crate) fn take(&self, model: &ModelName, room: Duration, interval: Duration) -> Duration {
+impl Places {
+    /// For clients that wait by `policy`, the time until the next place at `model` that nobody has been promised; see [`hint::Places::take`].
+    pub(crate) fn take(
+        &self,
+        policy: &RetryPolicy,
+        model: &ModelName,
+        room: Duration,
+        interval: Duration,
+    ) -> Duration {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Moment::ORIGIN.saturating_add(self.origin.elapsed());
-        taken.entry(model.clone()).or_default().take(&self.policy, now, room, interval)
+        taken.entry(model.clone()).or_default().take(policy, now, room, interval)
     }
 }

@@ -19,23 +19,45 @@ pub(crate) async fn answer(
     request: &ChatRequest,
     deadline: Instant,
 ) -> Result<Response<Body>, ApiError> {
-    let mut sink = Collected::default();
+    collect(app, request, deadline).await.map(Collected::into_response)
+}
+
+/// Collects the answer. Dropping the future cancels everything.
+pub(crate) async fn collect(
+    app: &App,
+    request: &ChatRequest,
+    deadline: Instant,
+) -> Result<Collected, ApiError> {
+    let mut sink = Collecting::default();
     exchange::run(app, request, deadline, &mut sink).await?;
-    let mut response = Response::new(Body::from(sink.fold.finish()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(recovery) = sink.recovery {
-        response.headers_mut().insert(RECOVERY_HEADER, HeaderValue::from_static(recovery.as_str()));
+    Ok(Collected { body: sink.fold.finish(), recovery: sink.recovery })
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Collected {
+    pub(crate) body: Bytes,
+    recovery: Option<Recovery>,
+}
+
+impl Collected {
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.body));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(recovery) = self.recovery {
+            response.headers_mut().insert(RECOVERY_HEADER, HeaderValue::from_static(recovery.as_str()));
+        }
+        response
     }
-    Ok(response)
 }
 
 #[derive(Default)]
-struct Collected {
+struct Collecting {
     fold: Fold,
     recovery: Option<Recovery>,
 }
 
-impl Sink for Collected {
+impl Sink for Collecting {
     /// The client has seen nothing before the end.
     fn hands_on(&self) -> bool {
         false

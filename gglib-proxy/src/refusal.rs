@@ -34,7 +34,7 @@ async fn delay(app: &App, refused: &Refused, model: &ModelName) -> Duration {
     let Some(room) = refused.retry_after else { return hint::advertise(&app.settings.retry, None) };
     match refused.refusal {
         Refusal::QueueFull { .. } | Refusal::Stalled { .. } | Refusal::WaitedTooLong { .. } => {
-            app.places.take(model, room, interval(app, model).await)
+            app.places.take(&app.settings.retry, model, room, interval(app, model).await)
         }
         _ => room,
     }

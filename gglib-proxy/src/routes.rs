@@ -9,6 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::app::App;
+use crate::live::Current;
 use crate::{panics, request_id};
 
 mod chat;
@@ -37,7 +38,7 @@ pub(crate) fn router(app: App) -> Router {
         .fallback(not_found)
         .layer(middleware::from_fn(panics::layer))
         .layer(middleware::from_fn(request_id::layer))
-        .with_state(app)
+        .with_state(Current(app))
 }
 
 /// An error as a whole response.

@@ -53,15 +53,14 @@ pub async fn serve(
 ///
 /// A client that takes nothing of its answer for `timeouts.idle` is disconnected.
 pub async fn serve_on(mut listener: impl Listener, app: App, shutdown: impl Future<Output = ()> + Send) {
-    let patience = app.settings.timeouts.idle;
-    let router = routes::router(app);
+    let router = routes::router(app.clone());
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let connections = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
         let io = tokio::select! {
-            (io, _) = listener.accept() => Connection::new(io, patience),
+            (io, _) = listener.accept() => Connection::new(io, app.current().settings.timeouts.idle),
             () = &mut shutdown => break,
         };
         let (router, outlet) = (router.clone(), io.outlet());

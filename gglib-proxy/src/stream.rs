@@ -39,7 +39,8 @@ pub(crate) struct Exchange {
 }
 
 /// What the exchange hands to the response's body.
-enum Item {
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
     /// The data of a chunk.
     Chunk(Bytes),
     Recovered(Recovery),
@@ -51,10 +52,25 @@ impl Exchange {
     /// Starts the exchange and gives it a moment: most errors are known at once and deserve a status of their
     /// own. After that, the client and proxies between must see that the request lives.
     pub(crate) async fn begin(app: &App, request: ChatRequest, deadline: Instant) -> Result<Self, ApiError> {
+        let (model, own) = (request.model.clone(), app.clone());
+        Self::of(app, model, |to_client| async move {
+            exchange::run(&own, &request, deadline, &mut Channel(to_client)).await
+        })
+        .await
+    }
+
+    /// Like [`begin`](Self::begin), of whatever `run` hands to the channel.
+    pub(crate) async fn of<F>(
+        app: &App,
+        model: ModelName,
+        run: impl FnOnce(mpsc::Sender<Item>) -> F,
+    ) -> Result<Self, ApiError>
+    where
+        F: Future<Output = Result<(), ApiError>> + Send + 'static,
+    {
         let accepted = Instant::now();
         let (to_client, items) = mpsc::channel(CHUNKS);
-        let model = request.model.clone();
-        let task = Running::start(app.clone(), request, deadline, to_client);
+        let task = Running::start(run(to_client));
         let mut exchange =
             Self { app: app.clone(), model, accepted, first: None, recovery: None, items, task };
         let grace = accepted + app.settings.head_grace;
@@ -96,8 +112,7 @@ impl Exchange {
 struct Running(JoinHandle<Result<(), ApiError>>);
 
 impl Running {
-    fn start(app: App, request: ChatRequest, deadline: Instant, to_client: mpsc::Sender<Item>) -> Self {
-        let run = async move { exchange::run(&app, &request, deadline, &mut Channel(to_client)).await };
+    fn start(run: impl Future<Output = Result<(), ApiError>> + Send + 'static) -> Self {
         Self(tokio::spawn(run.in_current_span()))
     }
 

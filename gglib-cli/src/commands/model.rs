@@ -24,7 +24,7 @@ pub(super) fn run(args: &Model, common: &Common) -> Result<Exit, CliError> {
             let mut file = ConfigFile::open(&settings::path(common)?)?;
             file.set_model(name, &spec);
             file.save()?;
-            ui::line(&format!("Added {name}; a running endpoint sees it after a restart."));
+            ui::line(&format!("Added {name}; a running endpoint takes it over in a few seconds."));
             Ok(Exit::Success)
         }
         Model::Remove { name } => {

@@ -16,6 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::install::{self, Consent};
+use crate::reload::Reload;
 use crate::shutdown::{Stop, serve_until_stopped};
 use crate::{settings, ui};
 
@@ -29,7 +30,9 @@ pub(super) async fn run(args: &Up, common: &Common) -> Result<Exit, CliError> {
     let mut stop = Stop::listen().map_err(CliError::Runtime)?;
     tokio::select! {
         outcome = set_up(args, common) => match outcome? {
-            Ready::Started(endpoint) => serve_until_stopped(endpoint, &mut stop).await,
+            Ready::Started(endpoint, mut reload) => {
+                serve_until_stopped(*endpoint, &mut reload, &mut stop).await
+            }
             Ready::Running => Ok(Exit::Success),
         },
         () = stop.requested() => Ok(Exit::Interrupted),
@@ -39,7 +42,7 @@ pub(super) async fn run(args: &Up, common: &Common) -> Result<Exit, CliError> {
 /// What the set-up came to.
 enum Ready {
     /// An endpoint of our own, which now has to be kept running.
-    Started(Endpoint),
+    Started(Box<Endpoint>, Reload),
     /// Another process's.
     Running,
 }
@@ -54,6 +57,7 @@ async fn set_up(args: &Up, common: &Common) -> Result<Ready, CliError> {
     ui::step(1, "engine", &binary.display().to_string());
     let (model, added) = choose_model(args, &before, consent).await?;
     let written = write_config(&path, args, &model, added.as_ref())?;
+    let reload = Reload::watch(common, &flags)?;
     let config = settings::load_from(&path, settings::read(&path)?.as_deref(), &flags)?;
     let file =
         config.catalog().resolve(&model).map(|(_, spec)| spec.path.display().to_string()).unwrap_or_default();
@@ -63,7 +67,7 @@ async fn set_up(args: &Up, common: &Common) -> Result<Ready, CliError> {
     let (ready, url) = match Endpoint::start(&config, binary).await {
         Ok(endpoint) => {
             let url = endpoint.base_url();
-            (Ready::Started(endpoint), url)
+            (Ready::Started(Box::new(endpoint), reload), url)
         }
         // Run twice, the second `up` shows that the first one works.
         Err(CliError::AddressTaken(address)) => {
@@ -81,7 +85,7 @@ async fn set_up(args: &Up, common: &Common) -> Result<Ready, CliError> {
     let asked = Instant::now();
     let answer = ask(&url, &model, &config).await?;
     ui::step(5, "answer", &format!("\"{answer}\" ({:.1} s)", asked.elapsed().as_secs_f64()));
-    ui::line(&instructions(&url, &model, matches!(ready, Ready::Started(_))));
+    ui::line(&instructions(&url, &model, matches!(ready, Ready::Started(..))));
     Ok(ready)
 }
 

@@ -37,7 +37,11 @@ impl Admission {
         let mut before = std::mem::take(&mut self.models);
         for (name, profile) in profiles {
             let model = match before.remove(&name) {
-                Some(model) if model.profile.revision == profile.revision => Model { profile, ..model },
+                Some(model) if model.profile.revision == profile.revision => {
+                    // Estimates come from the model's file and not with the configuration.
+                    let footprint = profile.footprint.or(model.profile.footprint);
+                    Model { profile: Profile { footprint, ..profile }, ..model }
+                }
                 Some(Model { queue, moved, behind, .. }) => {
                     Model { queue, moved, behind, ..Model::new(profile, settings.breaker) }
                 }

@@ -4,13 +4,14 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use gglib_core::api::error::ApiError;
-use gglib_core::retry::RetriesAbove;
+use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::retry::{RetriesAbove, hint};
 use http::Request;
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::connection::Outlet;
+use crate::idempotency::{self, Key};
 use crate::request::ChatRequest;
 use crate::request_id::RequestId;
 use crate::routes::error_response;
@@ -51,14 +52,39 @@ enum Answer {
 async fn answer(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<Answer, ApiError> {
     let deadline = Instant::now() + app.settings.timeouts.request;
     let above = RetriesAbove::parse(request.headers());
+    let key = Key::read(&request)?;
     let body = upload::read(request, &app.settings, deadline).await?;
+    let key = key.map(|key| key.with_body(&body));
+    if app.is_draining() {
+        // Also for models that would be unknown to this gglib: its successor may know them.
+        return Err(draining(app));
+    }
     let request = ChatRequest::read(body, &app.catalog, app.settings.repair.then_some(deadline))?;
     identify(app, &request, above, tally);
+    if let Some(key) = key {
+        return joined(app, key, request, deadline).await;
+    }
     if request.stream {
         stream::Exchange::begin(app, request, deadline).await.map(Answer::Stream)
     } else {
         plain::answer(app, &request, deadline).await.map(Answer::Whole)
     }
+}
+
+/// The answer of the run that the key stands for.
+async fn joined(app: &App, key: Key, request: ChatRequest, deadline: Instant) -> Result<Answer, ApiError> {
+    let (model, is_stream) = (request.model.clone(), request.stream);
+    let attached = idempotency::join(app, key, request, deadline)?;
+    if is_stream {
+        stream::Exchange::of(app, model, |to_client| attached.feed(to_client)).await.map(Answer::Stream)
+    } else {
+        attached.whole().await.map(|answer| Answer::Whole(answer.into_response()))
+    }
+}
+
+fn draining(app: &App) -> ApiError {
+    ApiError::new(ErrorCode::Draining, "gglib is shutting down")
+        .with_retry_after(hint::advertise(&app.settings.retry, None))
 }
 
 /// Tells everybody who keeps count what the request is for, and whose retry it is.

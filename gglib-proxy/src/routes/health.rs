@@ -18,8 +18,11 @@ pub(crate) async fn healthy(State(app): State<App>) -> Response {
     answer(stuck(&app).await)
 }
 
-/// `/readyz`: and there is a model to serve.
+/// `/readyz`: and there is a model to serve, and no end in sight.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
+    if app.is_draining() {
+        return answer(Some("gglib is shutting down"));
+    }
     if app.catalog.is_empty() {
         return answer(Some("no model is configured; add one with `gglib model add`"));
     }
@@ -27,6 +30,10 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
 }
 
 async fn stuck(app: &App) -> Option<&'static str> {
+    if app.is_draining() {
+        // The scheduler ends before the last connection does.
+        return None;
+    }
     match app.residency.snapshot().await {
         Some(_) => None,
         None => Some("the scheduler does not answer; restart gglib"),

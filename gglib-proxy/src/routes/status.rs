@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::account::Particulars;
 use crate::app::App;
 use crate::exchange::Recovery;
+use crate::live::Reloads;
 use crate::metrics::Recent;
 use crate::routes::error_response;
 
@@ -30,6 +31,8 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
     let slots = app.slots.as_deref().map(|slots| self::slots(&slots.snapshot()));
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "draining": app.is_draining(),
+        "config": config(&app.live.state().reloads),
         "engines": snapshot.engines.iter().map(engine).collect::<Vec<_>>(),
         "queue": snapshot.queue.iter().map(queue).collect::<Vec<_>>(),
         "breakers": snapshot.breakers.iter().map(breaker).collect::<Vec<_>>(),
@@ -56,6 +59,14 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
         "slots": slots,
     }))
     .into_response()
+}
+
+fn config(reloads: &Reloads) -> Value {
+    json!({
+        "reloads": reloads.applied,
+        "error": reloads.error,
+        "after_restart": reloads.after_restart,
+    })
 }
 
 fn engine(engine: &EngineSnapshot) -> Value {

@@ -23,6 +23,18 @@ impl Gate {
         self.line.retain(|(place, _)| *place != ticket);
     }
 
+    pub(super) fn holds(&self, model: &ModelName) -> bool {
+        self.line.iter().any(|(_, of)| of == model)
+    }
+
+    /// Takes out everybody whose model is not `kept`.
+    pub(super) fn retain(&mut self, kept: impl Fn(&ModelName) -> bool) -> Vec<Ticket> {
+        let (line, gone) = std::mem::take(&mut self.line).into_iter().partition(|(_, of)| kept(of));
+        self.line = line;
+        let gone: VecDeque<_> = gone;
+        gone.into_iter().map(|(ticket, _)| ticket).collect()
+    }
+
     /// The model whose file is to be looked at now, if any.
     pub(super) fn next(&mut self) -> Option<ModelName> {
         if self.looking.is_some() {
@@ -61,5 +73,19 @@ mod tests {
         assert_eq!(gate.next(), Some(b.clone()));
         assert_eq!(gate.open(&b), [Ticket(2), Ticket(4)]);
         assert_eq!(gate.next(), None);
+    }
+
+    #[test]
+    fn models_that_are_gone_leave_nobody_behind() {
+        let (a, b) = (ModelName::new("a"), ModelName::new("b"));
+        let mut gate = Gate::default();
+        gate.join(Ticket(1), a.clone());
+        gate.join(Ticket(2), b.clone());
+        assert_eq!(gate.next(), Some(a.clone()));
+        assert_eq!(gate.retain(|model| *model == b), [Ticket(1)]);
+        assert!(gate.holds(&b) && !gate.holds(&a));
+        // The look that was on its way comes back for nobody.
+        assert_eq!(gate.open(&a), []);
+        assert_eq!(gate.next(), Some(b));
     }
 }

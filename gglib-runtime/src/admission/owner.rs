@@ -1,6 +1,6 @@
 //! The task that owns the machine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,10 @@ pub(super) enum Message {
     Observe(Arc<dyn RetryObserver>),
     Engine(EngineEvent),
     Snapshot(oneshot::Sender<Snapshot>),
+    Configure {
+        catalog: Catalog,
+        settings: Settings,
+    },
     Drain,
     Abandon,
 }
@@ -88,9 +92,8 @@ impl Owner {
         settings: Settings,
         inbox: mpsc::UnboundedSender<Message>,
     ) -> Self {
-        let profiles = catalog.iter().map(|(name, spec)| (name.clone(), Profile::of(spec))).collect();
         Self {
-            machine: Admission::new(settings, profiles),
+            machine: Admission::new(settings, profiles(&catalog)),
             launcher,
             catalog,
             inbox,
@@ -136,7 +139,8 @@ impl Owner {
                 };
                 let model = model.clone();
                 self.waiting.insert(ticket, reply);
-                if self.machine.is_launch_due(&model, self.now()) {
+                // Whoever comes later must not enter the queue before those who stand at the gate.
+                if self.gate.holds(&model) || self.machine.is_launch_due(&model, self.now()) {
                     self.gate.join(ticket, model);
                     self.survey_next();
                 } else {
@@ -159,6 +163,15 @@ impl Owner {
             Message::Observe(observer) => self.breakers.observer = Some(observer),
             Message::Snapshot(reply) => {
                 let _ = reply.send(self.snapshot());
+            }
+            Message::Configure { catalog, settings } => {
+                let profiles = profiles(&catalog);
+                self.catalog = catalog;
+                self.tell(Event::Configure { settings, profiles });
+                for ticket in self.gate.retain(|model| self.catalog.resolve(model.as_str()).is_ok()) {
+                    let refusal = Refusal::NotConfigured;
+                    self.carry_out(Command::Refuse { ticket, refusal, retry_after: None });
+                }
             }
             Message::Drain => {
                 self.draining = true;
@@ -342,4 +355,8 @@ impl Owner {
         let nanos = self.origin.elapsed().as_nanos();
         Moment::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
+}
+
+fn profiles(catalog: &Catalog) -> BTreeMap<ModelName, Profile> {
+    catalog.iter().map(|(name, spec)| (name.clone(), Profile::of(spec))).collect()
 }

@@ -41,6 +41,12 @@ impl Pool {
         let _ = self.owner.send(Message::Observe(observer));
     }
 
+    /// Takes over a configuration by what is different. A model that is started the same way as before keeps its
+    /// engine; that of any other ends when its leases are back. Who waits for a model that is gone is refused.
+    pub fn configure(&self, catalog: Catalog, settings: Settings) {
+        let _ = self.owner.send(Message::Configure { catalog, settings });
+    }
+
     /// Admits nobody any more and resolves when every lease is back and every engine has been stopped;
     /// after `bound`, engines are killed whatever they are doing.
     pub async fn shut_down(&self, bound: Duration) {

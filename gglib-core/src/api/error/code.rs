@@ -77,8 +77,12 @@ error_codes! {
         "There is no such route.",
     METHOD_NOT_ALLOWED "method_not_allowed" MethodNotAllowed:
         "The route exists, but not for this method.",
+    CONFLICT "idempotency_key_in_use" IdempotencyKeyInUse:
+        "The request with this `Idempotency-Key` still runs, and its answer has grown too long to be given again from its beginning.",
     PAYLOAD_TOO_LARGE "body_too_large" BodyTooLarge:
         "The body is longer than the configured limit.",
+    UNPROCESSABLE_ENTITY "idempotency_key_reused" IdempotencyKeyReused:
+        "The `Idempotency-Key` stands for another request of the same client, running or just answered.",
     TOO_MANY_REQUESTS "queue_full" QueueFull:
         "As many requests as allowed already wait for the model.",
     TOO_MANY_REQUESTS "rate_limit_exceeded" RateLimitExceeded:

@@ -1,0 +1,181 @@
+//! One run, and those who are attached to it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::idempotency::{ReaderId, Replay, RunId};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::{Idempotency, Piece};
+use crate::exchange::{Recovery, Rejected, Sink};
+use crate::stream::Item;
+
+/// How much of one answer is held for whoever joins late, in bytes: some 15,000 tokens of a stream.
+const REPLAY: usize = 4 << 20;
+
+/// What one run has given so far, and its end.
+pub(crate) struct Run {
+    state: Mutex<State>,
+    /// Sent to whenever there is something new: to read, or room to write.
+    changed: watch::Sender<()>,
+}
+
+struct State {
+    replay: Replay<Piece>,
+    end: Option<Result<(), ApiError>>,
+    task: Option<AbortHandle>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        let state = State { replay: Replay::new(REPLAY), end: None, task: None };
+        Self { state: Mutex::new(state), changed: watch::Sender::new(()) }
+    }
+}
+
+impl Run {
+    /// The task that carries it out, to be ended with the last client.
+    pub(super) fn started(&self, task: AbortHandle) {
+        self.state().task = Some(task);
+    }
+
+    /// Hands a piece to all who are attached. Resolves when there is room for more.
+    pub(super) async fn push(&self, piece: Piece) {
+        let mut changes = self.changed.subscribe();
+        let size = piece.size();
+        self.state().replay.push(piece, size);
+        self.changed.send_replace(());
+        while self.state().replay.is_full() {
+            // The sender is ours.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Marks its end; the bytes that it takes to keep its answer, if that is whole.
+    pub(super) fn end(&self, outcome: Result<(), ApiError>) -> Option<usize> {
+        let mut state = self.state();
+        let kept = (outcome.is_ok() && state.replay.is_whole()).then(|| state.replay.bytes());
+        state.end = Some(outcome);
+        drop(state);
+        self.changed.send_replace(());
+        kept
+    }
+
+    /// Held for moments only.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the chunks of a streamed run.
+pub(super) struct Recorder(pub(super) Arc<Run>);
+
+impl Sink for Recorder {
+    fn hands_on(&self) -> bool {
+        true
+    }
+
+    async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
+        self.0.push(Piece::Part(Item::Chunk(data))).await;
+        Ok(())
+    }
+
+    async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
+        self.0.push(Piece::Part(Item::Recovered(recovery))).await;
+        Ok(())
+    }
+}
+
+/// One client's part in a run. When it is dropped the client has left, and when it was the last one the run is cancelled.
+pub(crate) struct Attachment {
+    all: Arc<Idempotency>,
+    id: RunId,
+    run: Arc<Run>,
+    reader: Option<ReaderId>,
+}
+
+impl Attachment {
+    /// Counts from here on as one who has arrived at `all`, and reads `run` from its beginning.
+    pub(super) fn new(all: Arc<Idempotency>, id: RunId, run: Arc<Run>) -> Result<Self, ApiError> {
+        let reader = run.state().replay.join();
+        let attached = Self { all, id, run, reader };
+        if reader.is_none() {
+            let message = format!(
+                "the request with this Idempotency-Key still runs, and more than {} MiB of its answer have been given: it \
+                 cannot be given again from its beginning",
+                REPLAY >> 20
+            );
+            return Err(ApiError::new(ErrorCode::IdempotencyKeyInUse, message).not_worth_retrying());
+        }
+        Ok(attached)
+    }
+
+    /// The next piece; `None` at the end of a whole answer. Nothing is lost when it is dropped before it resolves.
+    pub(crate) async fn next(&mut self) -> Result<Option<Piece>, ApiError> {
+        let mut changes = self.run.changed.subscribe();
+        loop {
+            if let Some(ended) = self.take() {
+                return ended;
+            }
+            // The run is ours too, and with it the sender.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// What there is now, if anything.
+    fn take(&self) -> Option<Result<Option<Piece>, ApiError>> {
+        let mut state = self.run.state();
+        let was_full = state.replay.is_full();
+        let piece = self.reader.and_then(|reader| state.replay.next(reader));
+        let taken = match piece {
+            Some(piece) => Some(Ok(Some(piece))),
+            None => state.end.clone().map(|end| end.map(|()| None)),
+        };
+        drop(state);
+        if was_full {
+            self.run.changed.send_replace(());
+        }
+        taken
+    }
+
+    /// All of a plain answer.
+    pub(crate) async fn whole(mut self) -> Result<crate::plain::Collected, ApiError> {
+        match self.next().await? {
+            Some(Piece::Whole(answer)) => Ok(answer),
+            _ => Err(ApiError::new(ErrorCode::Internal, "a plain request was attached to a stream")),
+        }
+    }
+
+    /// Hands on everything to `to_client`, to the end.
+    pub(crate) async fn feed(mut self, to_client: tokio::sync::mpsc::Sender<Item>) -> Result<(), ApiError> {
+        while let Some(piece) = self.next().await? {
+            let Piece::Part(item) = piece else {
+                return Err(ApiError::new(ErrorCode::Internal, "a stream was attached to a plain request"));
+            };
+            if to_client.send(item).await.is_err() {
+                return Err(ApiError::new(ErrorCode::Internal, "the client has left"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        let task = {
+            let mut state = self.run.state();
+            if let Some(reader) = self.reader {
+                state.replay.part(reader);
+            }
+            state.task.clone()
+        };
+        self.run.changed.send_replace(());
+        if self.all.runs().leave(self.id)
+            && let Some(task) = task
+        {
+            task.abort();
+        }
+    }
+}
