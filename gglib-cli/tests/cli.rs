@@ -190,6 +190,7 @@ fn pinned_models_that_keep_others_out_are_warned_of() {
     exit 0
     --- stdout
     [HOME]/gglib.toml is valid; models: 2
+    every request ends within 45m (at most 3 waits and 4 attempts)
     --- stderr
     warning: once loaded, what is pinned (`a`) fills memory.max_resident = 1 and keeps out `b`; raise memory.max_resident to 2, or pin fewer
     ");

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use gglib_core::admission::Refusal;
 use gglib_core::api::chunk::Probe;
 use gglib_core::model::ModelName;
 use gglib_core::slots::{Conversation, PromptCounts, SlotWitness, SlotsSnapshot, file_number};
@@ -366,9 +365,9 @@ async fn a_restore_that_fails_or_kills_costs_no_more_than_the_conversation() {
     let run = disk.run().await;
     run.turn("a", TALK).await;
     run.swap().await;
-    let died = run.pool.lease(ModelName::new("a")).await.err();
-    assert!(matches!(died, Some(Refusal::LoadFailed { .. })), "{died:?}");
+    // Killed while loading, it may have died of memory, so that a second load follows; that one restores nothing.
     assert_eq!(run.turn("a", MORE).await, READ_AGAIN);
+    assert_eq!(disk.a.log().slot_restores(), 1);
     run.stop().await;
 }
 

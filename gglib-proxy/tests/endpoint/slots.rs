@@ -57,7 +57,8 @@ async fn an_answer_that_failed_leaves_it_unknown_what_a_slot_holds() {
     let failing = Reply { fault: Some(Fault::EndAfter(1)), ..Reply::default() };
     let launch = Launch { replies: vec![Reply::default(), failing], ..Launch::default() };
     let a = Script { launches: vec![launch, Launch::default()] }.place();
-    let served = start(&a, &scripted(Vec::new())).await;
+    let b = scripted(Vec::new());
+    let served = start(&a, &b).await;
     chat(&served, "a", &["one two three"], true).await;
     chat(&served, "a", &["something else"], true).await;
     chat(&served, "b", &["else"], true).await;

@@ -7,7 +7,7 @@ use gglib_core::model::ModelName;
 use gglib_core::ports::Refused;
 use gglib_core::retry::BreakerSettings;
 use gglib_testkit::wire::{Piece, post};
-use gglib_testkit::{Death, Engines, Launch, Reply, Script};
+use gglib_testkit::{Death, End, Engines, Launch, Reply, Script};
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -192,7 +192,7 @@ async fn a_full_queue_refuses_before_any_byte_with_a_time_from_what_was_measured
 /// T40: what nobody configured is told from what cannot be served now.
 #[tokio::test]
 async fn an_unknown_model_is_404_with_near_names_and_a_known_one_that_is_not_ready_503_with_a_time() {
-    let dying = Launch { death: Some(Death::BeforeBind), ..Launch::default() };
+    let dying = Launch { death: Some(Death::BeforeBind), end: End::Exit(1), ..Launch::default() };
     let scripted = Script::always(dying).place();
     let mut engines = Engines::fake().scripted("smollm2", &scripted);
     engines.admission.breaker = BreakerSettings::MODEL_LOAD;
