@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::audit;
+use crate::drill;
 use crate::finding::Report;
 use crate::tables;
 use crate::workspace::cargo;
@@ -44,6 +45,7 @@ const STEPS: &[Step] = &[
         run: |root| cargo_step(root, &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-Dwarnings")]),
     },
     Step { name: "test", run: tests::run },
+    Step { name: "drill", run: drill_fake },
 ];
 
 /// Runs the steps on the workspace at `root` up to the first failure, and says whether all of them passed.
@@ -72,6 +74,12 @@ pub fn run(root: &Path) -> Result<bool> {
     }
     println!("ci {} after {}", if passed { "passed" } else { "FAILED" }, seconds(whole.elapsed()));
     Ok(passed)
+}
+
+fn drill_fake(root: &Path) -> Outcome {
+    let options = drill::Options { check: true, ..drill::Options::default() };
+    anyhow::ensure!(drill::run(root, &options)?, "the drill was not as it should be, see above");
+    Ok(String::new())
 }
 
 fn cargo_step(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {

@@ -6,10 +6,12 @@
 pub mod audit;
 pub mod bench;
 pub mod ci;
+pub mod drill;
 pub mod finding;
 pub mod registry;
 pub mod tables;
 pub mod workspace;
 
+mod endpoint;
 mod imports;
 mod source;
