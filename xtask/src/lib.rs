@@ -9,6 +9,7 @@ pub mod ci;
 pub mod drill;
 pub mod finding;
 pub mod registry;
+pub mod soak;
 pub mod tables;
 pub mod workspace;
 

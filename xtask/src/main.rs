@@ -16,7 +16,7 @@ use xtask::audit::retry::smells::{self, output};
 use xtask::bench::{self, Bench};
 use xtask::finding::Report;
 use xtask::workspace::Workspace;
-use xtask::{audit, ci, drill, tables};
+use xtask::{audit, ci, drill, soak, tables};
 
 /// Development tasks of gglib.
 #[derive(Parser)]
@@ -62,6 +62,18 @@ enum Task {
         /// Write nothing; fail when the page is stale.
         #[arg(long)]
         check: bool,
+        /// Print JSON for programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Mixed traffic and random faults on the real engine: every request accounted for, nothing leaked.
+    Soak {
+        /// Minutes of traffic.
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+        minutes: u16,
+        /// What is asked and done; another one each time without it.
+        #[arg(long)]
+        seed: Option<u64>,
         /// Print JSON for programs.
         #[arg(long)]
         json: bool,
@@ -161,6 +173,10 @@ fn run(task: &Task) -> Result<bool> {
         Task::BenchUpstream { .. } => unreachable!("answered above"),
         Task::Drill { fake: _, scenario, check, json } => {
             drill::run(&root, &drill::Options { scenario: scenario.clone(), check: *check, json: *json })
+        }
+        Task::Soak { minutes, seed, json } => {
+            let seed = seed.unwrap_or_else(rand::random);
+            soak::run(&root, soak::Options { minutes: *minutes, seed, json: *json })
         }
         Task::Ci => ci::run(&root),
     }
