@@ -6,5 +6,12 @@
 //! the judgements of a whole drill.
 
 pub mod client;
+pub(crate) mod engine;
+pub(crate) mod instance;
 pub mod outcome;
+pub(crate) mod play;
+pub(crate) mod scenario;
 pub mod scorecard;
+pub(crate) mod settings;
+pub(crate) mod stage;
+pub(crate) mod trouble;

@@ -1,5 +1,6 @@
 //! A client that asks once, repeats nothing, and keeps all that comes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -87,6 +88,11 @@ impl Client {
         self.send(asked, body).end().await
     }
 
+    /// The endpoint itself, for other clients of it.
+    pub(crate) fn upstream(&self) -> Arc<dyn Upstream> {
+        Arc::new(self.upstream.clone())
+    }
+
     /// `GET` of a path as JSON, such as `/status`; `None` if that is not what comes.
     pub async fn get(&self, path: &str) -> Option<Value> {
         let (_, body) = self.upstream.get(path).await.ok()?;
@@ -99,6 +105,12 @@ impl Call {
     pub async fn contents(&mut self, count: usize) -> bool {
         let reached = self.progress.wait_for(|progress| progress.contents >= count || progress.ended).await;
         reached.is_ok_and(|progress| progress.contents >= count)
+    }
+
+    /// Whether nothing has come of the answer yet: no content, and no end.
+    pub fn is_open(&self) -> bool {
+        let progress = self.progress.borrow();
+        progress.contents == 0 && !progress.ended
     }
 
     /// Whether the request has ended.
@@ -256,7 +268,8 @@ mod tests {
         })
         .await;
         let mut call = client.send(Asked::Stream, json!({}));
-        assert!(call.contents(2).await && !call.has_ended());
+        assert!(call.is_open());
+        assert!(call.contents(2).await && !call.has_ended() && !call.is_open());
         let seen = call.hang_up().await;
         assert_eq!((seen.end, &*seen.content()), (End::Left, "aa"));
         assert!(closed.await.unwrap(), "the connection is closed");

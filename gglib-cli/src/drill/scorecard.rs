@@ -92,10 +92,10 @@ impl Scorecard {
         !self.rows.is_empty() && self.rows.iter().all(Row::is_held)
     }
 
-    /// In how many rows, of how many: `the promise was held in 3 of 4 requests`.
+    /// In how many rows, of how many: `The promise was held in 3 of 4 requests.`
     pub fn verdict(&self) -> String {
         let held = self.rows.iter().filter(|row| row.is_held()).count();
-        format!("the promise was held in {held} of {} requests", self.rows.len())
+        format!("The promise was held in {held} of {} requests.", self.rows.len())
     }
 
     /// The headings of [`Row::to_text`], with a line end.
@@ -106,7 +106,7 @@ impl Scorecard {
     /// The whole card for a terminal of 80 columns.
     pub fn to_text(&self) -> String {
         let rows: String = self.rows.iter().map(Row::to_text).collect();
-        format!("{}{rows}\n{}\n", Self::headings(), sentence(&self.verdict()))
+        format!("{}{rows}\n{}\n", Self::headings(), self.verdict())
     }
 
     /// The rows as a Markdown table. Without times: the same outcomes give the same text.
@@ -138,12 +138,6 @@ fn columns([scenario, asked, saw, took, bound, held]: [&str; 6]) -> String {
         right(bound, TIME)
     );
     format!("{}\n", line.trim_end())
-}
-
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
 }
 
 fn time(duration: Duration) -> String {
@@ -251,7 +245,7 @@ mod tests {
     #[test]
     fn one_broken_promise_decides() {
         assert_eq!((kept().is_held(), broken().is_held()), (true, false));
-        assert_eq!(broken().verdict(), "the promise was held in 5 of 6 requests");
+        assert_eq!(broken().verdict(), "The promise was held in 5 of 6 requests.");
         assert_eq!(broken().to_json()["held"], false);
         assert!(!Scorecard::default().is_held());
         let late = row("late", Asked::Plain, Outcome::Answered { recovery: None }, 45 * 60_000 + 1);
