@@ -15,6 +15,7 @@ pub(crate) use survey::Survey;
 
 mod address;
 mod command;
+mod devices;
 mod discover;
 pub mod guard;
 mod handle;

@@ -11,11 +11,12 @@ use gglib_core::memory::{Memory, died_of_memory};
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
 use super::address::{Address, Addresses};
 use super::command::{arguments, options, saves_slots_itself};
+use super::devices::Devices;
 use super::handle::Engine;
 use super::log::LogRing;
 use super::process::{Exit, GuardCommand, Process};
@@ -137,6 +138,8 @@ pub(crate) enum EngineEvent {
 pub struct Launcher {
     pub(super) settings: LaunchSettings,
     addresses: Addresses,
+    /// Known once a survey has asked for them.
+    pub(super) devices: OnceCell<Devices>,
     pub(super) accounts: Option<Accounts>,
     slots: Option<Arc<SlotStore>>,
     /// Whether nobody will need the memory of the engines that end now.
@@ -150,7 +153,15 @@ impl Launcher {
     /// When no directory for sockets could be made.
     pub fn new(settings: LaunchSettings) -> io::Result<Self> {
         let addresses = Addresses::new(settings.transport)?;
-        Ok(Self { settings, addresses, accounts: None, slots: None, no_more: watch::Sender::new(false) })
+        let devices = OnceCell::new();
+        Ok(Self {
+            settings,
+            addresses,
+            devices,
+            accounts: None,
+            slots: None,
+            no_more: watch::Sender::new(false),
+        })
     }
 
     /// Saves the slots of engines that are stopped in `slots`, and restores them into the next engine of the model.
@@ -319,12 +330,16 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let LaunchSettings { binary, guard, .. } = &self.launcher.settings;
         let slots = self.slots().map(|slots| slots.path());
         let args = arguments(self.name, self.spec, address, slots);
-        match address {
-            Address::Unix(path) => Process::spawn(guard, binary, args, &[NO_BACKTRACE], Some(path.clone())),
+        let mut envs = vec![NO_BACKTRACE];
+        envs.extend(self.launcher.devices.get().and_then(|devices| devices.environment(self.spec)));
+        let socket = match address {
+            Address::Unix(path) => Some(path.clone()),
             Address::Tcp { key, .. } => {
-                Process::spawn(guard, binary, args, &[NO_BACKTRACE, ("LLAMA_API_KEY", key)], None)
+                envs.push(("LLAMA_API_KEY", key));
+                None
             }
-        }
+        };
+        Process::spawn(guard, binary, args, &envs, socket)
     }
 
     /// Waits until the process is a ready engine, or will not become one.
