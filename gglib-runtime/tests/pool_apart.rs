@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use gglib_core::admission::{EngineSnapshot, EngineState, Refusal, Snapshot};
+use gglib_core::admission::{EngineSnapshot, EngineState, Outlook, Refusal, Snapshot, WaitPhase};
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Liveness, Residency};
 use gglib_runtime::admission::Pool;
@@ -124,37 +124,67 @@ async fn the_owner_answers_while_an_engine_does_not_want_to_end() {
     assert!(began.elapsed() >= engines.launch.stop_grace, "{:?}", began.elapsed());
 }
 
-/// Every file of the process is out of reach, since the only thread for that is taken.
-#[test]
-fn the_owner_answers_and_grants_while_no_file_can_be_read() {
+/// Runs `work` with two models, the first of which is resident, while no file can be read: the only thread for that is
+/// taken.
+fn without_files(change: impl FnOnce(&mut Engines), work: impl AsyncFnOnce(&Pool)) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let scripts = [(); 2].map(|()| Script::default().place());
         let mut engines = engines(&scripts);
         engines.admission.max_resident = 2;
-        engines.launch.load_stall = 500 * MS;
+        change(&mut engines);
         let pool = engines.start();
         drop(lease(&pool, "a").await);
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || is_done.recv());
-        // The look at the file is given up after 2 s, and the launch makes no progress.
-        let wanted = answering(&pool, async {
-            let mut wanted = pin!(pool.lease(ModelName::new("b")));
-            loop {
-                let resident = timeout(500 * MS, lease(&pool, "a")).await;
-                drop(resident.expect("a needs no file"));
-                if let Ok(ended) = timeout(10 * MS, &mut wanted).await {
-                    return ended;
-                }
-            }
-        });
-        let refused = timeout(BOUND, wanted).await.expect("the wait ends").err();
-        assert!(
-            matches!(&refused, Some(Refusal::LoadFailed { reason }) if reason.contains("no progress")),
-            "{refused:?}"
-        );
+        work(&pool).await;
         drop(done);
         pool.shut_down(BOUND).await;
     });
+}
+
+#[test]
+fn the_owner_answers_and_grants_while_no_file_can_be_read() {
+    without_files(
+        |engines| engines.launch.load_stall = 500 * MS,
+        async |pool| {
+            // The look at the file is given up after 2 s, and then the launch makes no progress.
+            let wanted = answering(pool, async {
+                let mut wanted = pin!(pool.lease(ModelName::new("b")));
+                loop {
+                    let resident = timeout(500 * MS, lease(pool, "a")).await;
+                    drop(resident.expect("a needs no file"));
+                    if let Ok(ended) = timeout(10 * MS, &mut wanted).await {
+                        return ended;
+                    }
+                }
+            });
+            let refused = timeout(BOUND, wanted).await.expect("the wait ends").err();
+            assert!(
+                matches!(&refused, Some(Refusal::LoadFailed { reason }) if reason.contains("no progress")),
+                "{refused:?}"
+            );
+        },
+    );
+}
+
+#[test]
+fn who_stands_at_the_gate_is_seen_and_counted() {
+    without_files(
+        |engines| engines.admission.queue = 2,
+        async |pool| {
+            let places = [(); 2].map(|()| pool.enter(ModelName::new("b")));
+            let first = Outlook { position: 1, estimate: None, phase: WaitPhase::Turn, percent: None };
+            assert_eq!(places[0].outlook().await, Some(first));
+            assert_eq!(places[1].outlook().await, Some(Outlook { position: 2, ..first }));
+            let queue = &snapshot(pool).await.queue;
+            assert_eq!((queue.len(), queue[0].model.as_str(), queue[0].waiting), (1, "b", 2));
+            let too_many = pool.lease(ModelName::new("b")).await.err();
+            assert_eq!(too_many, Some(Refusal::QueueFull { limit: 2 }));
+            let [leaver, _stays] = places;
+            drop(leaver);
+            assert_eq!(snapshot(pool).await.queue[0].waiting, 1);
+        },
+    );
 }
