@@ -30,7 +30,7 @@ pub enum Bench {
     Startup,
     /// The next turn of a conversation after a swap.
     Slots,
-    /// The queue alone.
+    /// The queue: its machine alone, and the pool around it.
     Admission,
     /// Swaps of two real models, beside the engine's own router mode.
     Swap {
@@ -77,7 +77,7 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
         Bench::Retry => retry::run(),
         Bench::Startup => startup::run(),
         Bench::Slots => slots::run(&std::env::current_exe()?)?,
-        Bench::Admission => admission::run(),
+        Bench::Admission => admission::run(&std::env::current_exe()?)?,
         Bench::Swap { rounds } => swap::run(&std::env::current_exe()?, rounds)?,
     }
     Ok(true)

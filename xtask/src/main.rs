@@ -44,7 +44,7 @@ enum Task {
         #[command(subcommand)]
         what: What,
     },
-    /// The upstream of `bench proxy`.
+    /// The upstream of `bench proxy` and `bench admission`.
     #[command(hide = true)]
     BenchUpstream {
         /// What `llama-server` would be given.
@@ -65,7 +65,7 @@ enum What {
     Startup,
     /// Time to first token after a swap, with and without saved slots; needs the real engine.
     Slots,
-    /// Microseconds per request that the queue takes, at 1, 100 and 10,000 waiters.
+    /// Microseconds per request that the queue takes, alone and with the pool around it, at 1, 100 and 10,000 waiters.
     Admission,
     /// Two real models of which one fits, beside llama-server's own router mode.
     Swap {

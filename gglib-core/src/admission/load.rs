@@ -90,8 +90,7 @@ impl Admission {
         let permit = engine.permit.expect("a load that was not cancelled has its permit");
         if failure.out_of_memory && !engine.second_try && !model.queue.is_empty() {
             model.breaker.settle(permit, Outcome::Neutral, now);
-            model.second_try = true;
-            self.evict_the_idle(now, out);
+            self.evict_and_load_again(&engine.model, now, out);
             return;
         }
         model.breaker.settle(permit, Outcome::Failure, now);
@@ -164,7 +163,14 @@ impl Admission {
         Some(self.engines.swap_remove(index))
     }
 
-    /// Makes all the room that can be made, for a load that has died of memory and is tried once more.
+    /// A load that has died of memory is tried once more, with all the room that can be made.
+    fn evict_and_load_again(&mut self, name: &ModelName, now: Moment, out: &mut Vec<Command>) {
+        if let Some(model) = self.models.get_mut(name) {
+            model.second_try = true;
+        }
+        self.evict_the_idle(now, out);
+    }
+
     fn evict_the_idle(&mut self, now: Moment, out: &mut Vec<Command>) {
         for index in 0..self.engines.len() {
             let engine = &self.engines[index];

@@ -53,6 +53,8 @@ pub(crate) enum Turn {
 pub(crate) struct Ports {
     turns: Mutex<VecDeque<Turn>>,
     snapshot: Snapshot,
+    /// The scheduler does not answer.
+    stuck: bool,
     pub(crate) stage: Arc<Stage>,
 }
 
@@ -102,6 +104,11 @@ impl Ports {
     /// The scheduler says that this is how things are.
     pub(crate) fn showing(self, snapshot: Snapshot) -> Self {
         Self { snapshot, ..self }
+    }
+
+    /// The scheduler does not answer, and that is known after five seconds.
+    pub(crate) fn stuck(self) -> Self {
+        Self { stuck: true, ..self }
     }
 
     /// Engines say this about themselves.
@@ -170,7 +177,13 @@ impl Residency for Ports {
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
-        Box::pin(async { Some(self.snapshot.clone()) })
+        Box::pin(async {
+            if self.stuck {
+                sleep(Duration::from_secs(5)).await;
+                return None;
+            }
+            Some(self.snapshot.clone())
+        })
     }
 }
 
