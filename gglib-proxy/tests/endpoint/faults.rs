@@ -153,12 +153,12 @@ fn table() -> Vec<Row> {
         row(Fault::EndAfter(2), event(2, "upstream_incomplete"), resent()),
         row(Fault::TextAfter(2), event(2, "upstream_incomplete"), resent()),
         row(Fault::GarbageAfter(2), event(2, "upstream_malformed"), (Status(502, "upstream_malformed"), 1)),
-        // Slow: an engine that lives is not asked twice.
-        error(Fault::HangBeforeHeaders, 504, "timeout_response_headers"),
-        error(Fault::HangAfter(0), 504, "timeout_first_content"),
-        error(Fault::PingAfter(0), 504, "timeout_first_content"),
-        row(Fault::HangAfter(3), event(3, "timeout_idle"), (Status(504, "timeout_idle"), 1)),
-        row(Fault::PingAfter(3), event(3, "timeout_idle"), (Status(504, "timeout_idle"), 1)),
+        // Hanging: as good as dead, whatever its health probe says.
+        row(Fault::HangBeforeHeaders, relaunched(), relaunched()),
+        row(Fault::HangAfter(0), relaunched(), relaunched()),
+        row(Fault::PingAfter(0), relaunched(), relaunched()),
+        row(Fault::HangAfter(3), event(3, "timeout_idle"), relaunched()),
+        row(Fault::PingAfter(3), event(3, "timeout_idle"), relaunched()),
     ]
 }
 

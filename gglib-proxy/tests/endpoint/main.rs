@@ -9,6 +9,7 @@ mod continuation;
 mod disconnects;
 mod exposition;
 mod faults;
+mod hung;
 mod idempotency;
 mod limits;
 mod metrics;

@@ -75,6 +75,10 @@ pub(crate) struct Stage {
     sent: Mutex<Vec<Bytes>>,
     /// Bytes of bodies that were taken.
     taken: AtomicUsize,
+    /// Engines that were retired because they hang.
+    condemned: AtomicUsize,
+    /// Whole answers, as the leases were told of them.
+    worked: AtomicUsize,
 }
 
 impl Ports {
@@ -136,6 +140,14 @@ impl Stage {
     pub(crate) fn bodies(&self) -> Vec<String> {
         let sent = self.sent.lock().unwrap();
         sent.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
+    }
+
+    pub(crate) fn condemned(&self) -> usize {
+        self.condemned.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn worked(&self) -> usize {
+        self.worked.load(Ordering::SeqCst)
     }
 
     pub(crate) fn taken(&self) -> usize {
@@ -223,6 +235,19 @@ impl Lease for Leased {
     fn confirm(&self) -> BoxFuture<'_, Liveness> {
         let health = self.0.0.health.lock().unwrap().pop_front();
         Box::pin(async move { health.unwrap_or(Liveness::Alive) })
+    }
+
+    fn condemn(&self) -> BoxFuture<'_, ()> {
+        self.0.0.condemned.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {})
+    }
+
+    fn failed(&self) -> BoxFuture<'_, Liveness> {
+        self.confirm()
+    }
+
+    fn worked(&self) {
+        self.0.0.worked.fetch_add(1, Ordering::SeqCst);
     }
 }
 

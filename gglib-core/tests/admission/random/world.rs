@@ -27,6 +27,8 @@ pub(super) struct World {
     known: BTreeMap<ModelName, Memory>,
     /// Until when each model must not be launched, and how long the next pause is.
     pauses: BTreeMap<ModelName, (Moment, u64)>,
+    /// How many engines of each model in a row have died within ten minutes after they were ready.
+    short_lives: BTreeMap<ModelName, u32>,
     /// Models whose last load has died of memory, for the first time.
     short: BTreeSet<ModelName>,
     /// Engines that may be stopped whatever they are: condemned, unloaded, outdated, or at the end.
@@ -38,6 +40,8 @@ struct Engine {
     model: ModelName,
     profile: Profile,
     process: Process,
+    /// When it became ready, if it has.
+    ready_at: Option<Moment>,
     charge: Memory,
     second_try: bool,
 }
@@ -67,6 +71,7 @@ impl World {
             engines: BTreeMap::new(),
             ended: Vec::new(),
             pauses: BTreeMap::new(),
+            short_lives: BTreeMap::new(),
             short: BTreeSet::new(),
             may_go: BTreeSet::new(),
             draining: false,
@@ -105,6 +110,7 @@ impl World {
             Step::Crash(which) => self.end(Process::Ready, which),
             Step::Condemn(which) => {
                 if let Some(generation) = self.one(Process::Ready, which) {
+                    self.dies(generation);
                     self.may_go.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
@@ -135,9 +141,12 @@ impl World {
         let outdated = self.may_go.contains(&generation);
         let engine = self.engines.get_mut(&generation).expect("it has been found");
         engine.process = Process::Ready;
+        engine.ready_at = Some(self.now);
         engine.charge = footprint.unwrap_or(engine.charge);
         if !outdated {
-            self.pauses.remove(&engine.model);
+            if self.short_lives.get(&engine.model).is_none_or(|count| *count < 3) {
+                self.pauses.remove(&engine.model);
+            }
             self.known.extend(footprint.map(|footprint| (engine.model.clone(), footprint)));
         }
         self.tell(Event::Loaded { generation, footprint });
@@ -152,16 +161,54 @@ impl World {
         } else if tried_again {
             self.short.insert(engine.model);
         } else {
-            let (_, pause) = self.pauses.get(&engine.model).copied().unwrap_or((self.now, 10));
-            let until = self.now.saturating_add(seconds(pause));
-            self.pauses.insert(engine.model, (until, (2 * pause).min(300)));
+            self.pause(engine.model);
         }
         let failure = LoadFailure { reason: "broken".into(), out_of_memory };
         self.tell(Event::LoadFailed { generation, failure });
     }
 
+    fn pause(&mut self, model: ModelName) {
+        let (_, pause) = self.pauses.get(&model).copied().unwrap_or((self.now, 10));
+        let until = self.now.saturating_add(seconds(pause));
+        self.pauses.insert(model, (until, (2 * pause).min(300)));
+    }
+
+    /// An engine dies that was ready.
+    fn dies(&mut self, generation: Generation) {
+        self.rows_end();
+        let Engine { model, ready_at, .. } = &self.engines[&generation];
+        let lived = self.now.saturating_since(ready_at.expect("it was ready"));
+        if self.may_go.contains(&generation) || self.draining || lived >= seconds(600) {
+            return;
+        }
+        let model = model.clone();
+        let count = self.short_lives.entry(model.clone()).or_default();
+        *count += 1;
+        if *count >= 3 {
+            self.pause(model);
+        }
+    }
+
+    /// A row of short lives is over when an engine has lasted.
+    fn rows_end(&mut self) {
+        let lasting = |(generation, engine): &(&Generation, &Engine)| {
+            engine.process == Process::Ready && !self.may_go.contains(generation)
+        };
+        for (_, engine) in self.engines.iter().filter(lasting) {
+            let lived = engine.ready_at.map(|at| self.now.saturating_since(at));
+            if lived >= Some(seconds(600))
+                && self.short_lives.remove(&engine.model).is_some_and(|count| count >= 3)
+            {
+                self.pauses.remove(&engine.model);
+            }
+        }
+    }
+
     fn end(&mut self, process: Process, which: usize) {
         let Some(generation) = self.one(process, which) else { return };
+        if process == Process::Ready {
+            self.dies(generation);
+        }
         self.engines.remove(&generation);
         self.is_gone(generation);
         self.tell(Event::Ended { generation });
@@ -186,6 +233,7 @@ impl World {
             }
         }
         self.pauses.remove(&changed);
+        self.short_lives.remove(&changed);
         self.short.remove(&changed);
         self.known.remove(&changed);
         self.known.extend(estimates(&profiles).remove_entry(&changed));
@@ -212,6 +260,7 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
+        self.rows_end();
         let mut out = Vec::new();
         self.machine.handle(event, self.now, &mut out);
         for command in out {
@@ -277,7 +326,7 @@ impl World {
         assert!(charges.fits_in(self.settings.budget), "over the budget: {charges:?}");
         assert!(self.engines.len() < self.settings.max_resident, "over the slots");
         let second_try = self.short.remove(&model);
-        let engine = Engine { model, profile, process: Process::Loading, charge, second_try };
+        let engine = Engine { model, profile, process: Process::Loading, ready_at: None, charge, second_try };
         assert!(self.engines.insert(generation, engine).is_none() && !self.ended.contains(&generation));
     }
 
