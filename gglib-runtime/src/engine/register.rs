@@ -116,6 +116,10 @@ impl Drop for Registered {
 
 impl Record {
     /// Kills the engine and its process group, if it is still there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "on a thread that may block, before there is anything else to do"
+    )]
     fn kill(&self) -> bool {
         let is_there = self.engine.is_running() && self.engine.has_argument(&self.listens);
         if is_there && let Some(leader) = i32::try_from(self.engine.pid).ok().and_then(Pid::from_raw) {
