@@ -19,6 +19,7 @@ use self::failure::Failure;
 use self::wait::lease;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
+use crate::refusal;
 use crate::request::ChatRequest;
 
 pub(crate) mod activity;
@@ -129,6 +130,10 @@ async fn recover(
     failure: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
+    if app.is_draining() {
+        // It was stopped, because its time for what was running is over.
+        return Err(refusal::draining(app));
+    }
     match failure.window_is_open() {
         true if app.settings.relaunch => relaunch(app, request, failure, sink).await,
         true => Err(failure.into_error()),

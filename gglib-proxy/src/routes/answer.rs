@@ -4,8 +4,8 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::retry::{RetriesAbove, hint};
+use gglib_core::api::error::ApiError;
+use gglib_core::retry::RetriesAbove;
 use http::Request;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::request_id::RequestId;
 use crate::route::Route;
 use crate::routes::error_response;
 use crate::tally::Tally;
-use crate::{plain, stream, upload};
+use crate::{plain, refusal, stream, upload};
 
 /// Answers one request for an engine.
 pub(crate) async fn answer(
@@ -59,7 +59,7 @@ async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<A
     let key = key.map(|key| key.with_body(&body));
     if app.is_draining() {
         // Also for models that would be unknown to this gglib: its successor may know them.
-        return Err(draining(app));
+        return Err(refusal::draining(app));
     }
     let request = ChatRequest::read(route, body, &app.catalog, app.settings.repair.then_some(deadline))?;
     identify(app, &request, above, tally);
@@ -84,11 +84,6 @@ async fn joined(app: &App, key: Key, request: ChatRequest, deadline: Instant) ->
     } else {
         attached.whole().await.map(|answer| Answer::Whole(answer.into_response()))
     }
-}
-
-fn draining(app: &App) -> ApiError {
-    ApiError::new(ErrorCode::Draining, "gglib is shutting down")
-        .with_retry_after(hint::advertise(&app.settings.retry, None))
 }
 
 /// Tells everybody who keeps count what the request is for, and whose retry it is.

@@ -1,6 +1,7 @@
 //! Scripted ports: what the queue and the engines do, step by step, in the test's own time.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     Flood(String),
     /// Fails in this phase.
     Break(Phase),
+    /// Does not take the connection in time.
+    NoConnection,
     /// Nothing more, for ever.
     Hang,
     /// Panics.
@@ -270,6 +273,9 @@ impl Upstream for Leased {
                     Ok(response)
                 }
                 Some(Step::Break(phase)) => Err(UpstreamError::new(phase, "scripted")),
+                Some(Step::NoConnection) => {
+                    Err(UpstreamError::new(Phase::Connect, io::Error::from(io::ErrorKind::TimedOut)))
+                }
                 other => panic!("{other:?} before the head"),
             }
         })

@@ -237,3 +237,42 @@ async fn an_engines_own_error_is_the_answer_wherever_it_stands() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_the_stream_counts_like_its_status_and_is_told_once() {
+    let error = |code: u16| format!("data: {{\"error\":{{\"message\":\"no\",\"code\":{code}}}}}\n\n");
+    for (code, waits) in [(429, true), (503, true), (400, false), (401, false)] {
+        for opens in [false, true] {
+            for body in [STREAM, PLAIN] {
+                let head = if opens { opening() } else { vec![Step::Head(StatusCode::OK)] };
+                // Whoever goes on reading, or asking, finds more than the one error.
+                let steps = head.into_iter().chain([Step::Send(error(code)), content("a"), finish(), done()]);
+                let (answer, endpoint) = run(Ports::answering([steps.collect(), whole()]), body).await;
+                assert_eq!((answer.head.status, &answer.end), (code, &Piece::End), "{answer:?}");
+                assert_eq!(answer.head.header("retry-after").is_some(), waits, "{code}");
+                assert_eq!(endpoint.ports.stage.sent(), 1, "{code}");
+                assert_eq!(recoveries(&endpoint).await, [0, 0]);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_without_content_leaves_the_window_open() {
+    let usage = Step::Send("data: {\"id\":\"x\",\"choices\":[],\"usage\":null}\n\n".to_owned());
+    let empty = Step::Send(crate::ports::event(r#"{"content":""}"#, "null"));
+    let strange = Step::Send(
+        "event: response.created\ndata: {\"id\":\"x\",\"type\":\"response.created\"}\n\n".to_owned(),
+    );
+    for steps in
+        [vec![usage.clone()], vec![empty.clone(); 3], vec![strange.clone()], vec![strange, usage, empty]]
+    {
+        for body in [STREAM, PLAIN] {
+            let steps = opening().into_iter().chain(steps.clone()).chain([Step::Break(Phase::MidBody)]);
+            let ports = Ports::answering([steps.collect(), whole()]).with_health([Liveness::Dead]);
+            let (answer, endpoint) = run(ports, body).await;
+            assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{answer:?}");
+            assert_eq!(recoveries(&endpoint).await, [0, 1]);
+        }
+    }
+}
