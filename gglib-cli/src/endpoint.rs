@@ -11,7 +11,7 @@ use gglib_core::config::{Budget, Config};
 use gglib_core::memory::{Memory, MemoryProbe};
 use gglib_proxy::{App, Settings};
 use gglib_runtime::admission::Pool;
-use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, guard};
+use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, Register, guard};
 use gglib_runtime::install::DataDir;
 use gglib_runtime::memory::{Accounts, FootprintFile, SystemProbe};
 use gglib_runtime::slots::SlotStore;
@@ -58,6 +58,9 @@ impl Endpoint {
             Launcher::new(LaunchSettings::new(config, binary, guard)).map_err(CliError::Launcher)?;
         if let Some(slots) = &slots {
             launcher = launcher.with_slots(Arc::clone(slots));
+        }
+        if let Some(register) = tokio::task::spawn_blocking(swept_register).await.ok().flatten() {
+            launcher = launcher.with_register(register);
         }
         let memory = tokio::task::spawn_blocking(open_accounts).await.ok().flatten();
         let whole = memory.as_ref().map_or(Memory::UNBOUNDED, |(_, budget)| *budget);
@@ -134,6 +137,17 @@ fn admission(config: &Config, whole: Memory) -> AdmissionSettings {
         },
         ..AdmissionSettings::default()
     }
+}
+
+/// The register of engines, after what an earlier gglib has left in it is dealt with. Without it an engine is left behind
+/// if both gglib and its guard are killed. Blocks.
+fn swept_register() -> Option<Register> {
+    let opened = DataDir::locate().map_err(|error| error.to_string()).and_then(|data| {
+        let register = Register::open(&data.as_ref().join("engines")).map_err(|error| error.to_string())?;
+        register.sweep().map_err(|error| error.to_string())?;
+        Ok(register)
+    });
+    opened.inspect_err(|error| tracing::warn!(error, "engines that are left behind are not found")).ok()
 }
 
 /// Where engines save their slots. Without it a swap costs the conversation, but serves.

@@ -9,6 +9,7 @@ pub use discover::{DiscoverError, LLAMA_SERVER_ENV_VAR, discover};
 pub use handle::Engine;
 pub use launch::{LaunchError, LaunchSettings, Launcher};
 pub use process::{Exit, GuardCommand};
+pub use register::Register;
 
 pub(crate) use launch::EngineEvent;
 pub(crate) use survey::Survey;
@@ -23,5 +24,6 @@ mod launch;
 mod log;
 mod process;
 mod readiness;
+mod register;
 mod survey;
 mod upstream;

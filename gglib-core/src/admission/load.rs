@@ -62,10 +62,13 @@ impl Admission {
         // What a retiring engine was started with is not what the model is configured with now.
         if let Some(model) = self.models.get_mut(&engine.model).filter(|_| !engine.retiring) {
             model.moved = now;
-            model.failures = 0;
-            model.reason = None;
             model.measured.loaded(now.saturating_since(engine.launched));
             model.measured.footprint = footprint.or(model.measured.footprint);
+            if model.is_looping() {
+                return;
+            }
+            model.failures = 0;
+            model.reason = None;
             if let Some(permit) = engine.permit.take() {
                 model.breaker.settle(permit, Outcome::Success, now);
             }
@@ -145,14 +148,19 @@ impl Admission {
             self.load_failed(generation, LoadFailure { reason, out_of_memory: false }, now, out);
             return;
         }
-        let Some(engine) = self.take_out(generation, now) else { return };
+        let Some(mut engine) = self.take_out(generation, now) else { return };
         let Some(model) = self.models.get_mut(&engine.model) else { return };
-        if let Stage::Stopping { since } = engine.stage {
-            model.measured.stop.add(now.saturating_since(since));
-        } else {
-            // One that crashes again and again keeps nobody else out.
-            model.behind = self.last_ticket;
-            self.totals.crashes += 1;
+        match engine.stage {
+            Stage::Stopping { since } => model.measured.stop.add(now.saturating_since(since)),
+            Stage::Resident { since } => {
+                // One that crashes again and again keeps nobody else out.
+                model.behind = self.last_ticket;
+                self.totals.crashes += 1;
+                if !engine.retiring {
+                    model.died(&mut engine, since, now);
+                }
+            }
+            Stage::Loading => {}
         }
     }
 

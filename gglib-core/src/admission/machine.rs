@@ -53,7 +53,7 @@ impl Admission {
             Event::Release { lease } => self.release(lease, now),
             Event::Loaded { generation, footprint } => self.loaded(generation, footprint, now),
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
-            Event::Condemn { generation } => self.stop(generation, Urgency::Immediate, now, out),
+            Event::Condemn { generation } => self.condemn(generation, now, out),
             Event::Ended { generation } => self.ended(generation, now, out),
             Event::Estimated { model, footprint } => self.estimated(&model, footprint),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
@@ -63,6 +63,7 @@ impl Admission {
             Event::Drain => self.drain(out),
             Event::Tick => {}
         }
+        self.end_probations(now);
         self.expire(now, out);
         self.advance(now, out);
     }

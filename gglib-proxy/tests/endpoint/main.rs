@@ -10,6 +10,7 @@ mod disconnects;
 mod exposition;
 mod faults;
 mod health;
+mod hung;
 mod idempotency;
 mod limits;
 mod metrics;

@@ -21,6 +21,7 @@ use super::handle::Engine;
 use super::log::LogRing;
 use super::process::{Exit, GuardCommand, Process};
 use super::readiness::{Bounds, NotReady, wait_until_ready};
+use super::register::{Register, Registered};
 use super::survey::check_model_file;
 use super::upstream;
 use crate::memory::Accounts;
@@ -142,6 +143,7 @@ pub struct Launcher {
     pub(super) devices: OnceCell<Devices>,
     pub(super) accounts: Option<Accounts>,
     slots: Option<Arc<SlotStore>>,
+    register: Option<Register>,
     /// Whether nobody will need the memory of the engines that end now.
     no_more: watch::Sender<bool>,
 }
@@ -160,6 +162,7 @@ impl Launcher {
             devices,
             accounts: None,
             slots: None,
+            register: None,
             no_more: watch::Sender::new(false),
         })
     }
@@ -168,6 +171,12 @@ impl Launcher {
     #[must_use]
     pub fn with_slots(self, slots: Arc<SlotStore>) -> Self {
         Self { slots: Some(slots), ..self }
+    }
+
+    /// Enters engines in `register` as long as they run.
+    #[must_use]
+    pub fn with_register(self, register: Register) -> Self {
+        Self { register: Some(register), ..self }
     }
 
     /// Estimates, measures and remembers the memory of engines by `accounts`, and waits for its return.
@@ -202,7 +211,7 @@ impl Launcher {
         };
         tracing::info!(%name, generation = generation.0, "engine ready");
         let footprint = self.measured(&spec, &process).await;
-        let engine = Arc::new(Engine { generation, upstream, ended: has_ended });
+        let engine = Arc::new(Engine::new(generation, upstream, has_ended));
         tell(EngineEvent::Loaded { engine: Arc::clone(&engine), footprint });
 
         let available = tokio::select! {
@@ -353,6 +362,7 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let pid = process.started().await.map_err(|error| {
             LaunchError::Start(io::Error::other(format!("cannot start {}: {error}", binary.display())))
         })?;
+        process.keep(self.registered(pid, &address));
         let upstream = upstream::connect(&address, *connect_timeout);
         let keyless = upstream::without_key(&address, *connect_timeout);
         (self.tell)(EngineEvent::Started { generation: self.generation, pid, address: address.clone() });
@@ -379,6 +389,12 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
             EngineSlots::forget(store, self.name).await;
         }
         Ok((upstream, slots?))
+    }
+
+    /// The process's entry among the engines that run; without one it is only left behind, and that seldom.
+    fn registered(&self, pid: u32, address: &Address) -> Option<Registered> {
+        let entered = self.launcher.register.as_ref()?.enter(pid, address);
+        entered.inspect_err(|error| tracing::warn!(%error, "an engine is not on record")).ok().flatten()
     }
 
     /// Restores the model's saved slots, before anybody else can ask the engine.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use gglib_core::config::MODEL_LOOK;
 use gglib_core::memory::Memory;
 use gglib_core::model::{ModelName, ModelSpec};
 use tokio::io::AsyncReadExt;
@@ -13,9 +14,9 @@ use tokio::time::timeout;
 use super::devices::Devices;
 use super::launch::{LaunchError, Launcher};
 
-/// Longest look. A disk may have to spin up, a network may be gone; then nothing is known against the file, and its
+/// A disk may have to spin up, a network may be gone; after the longest look nothing is known against the file, and its
 /// load will tell.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = MODEL_LOOK;
 /// The first bytes of a model file (the GGUF specification's magic number).
 const MAGIC: &[u8] = b"GGUF";
 

@@ -29,6 +29,8 @@ pub(super) struct World {
     known: BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>,
     /// Until when each model must not be launched, and how long the next pause is.
     pauses: BTreeMap<ModelName, (Moment, u64)>,
+    /// How many engines of each model in a row have died within ten minutes after they were ready.
+    short_lives: BTreeMap<ModelName, u32>,
     /// Models whose last load has died of memory, for the first time.
     short: BTreeSet<ModelName>,
     /// Engines that may be stopped whatever they are: condemned, unloaded, outdated, or at the end.
@@ -42,6 +44,8 @@ struct Engine {
     model: ModelName,
     profile: Profile,
     process: Process,
+    /// When it became ready, if it has.
+    ready_at: Option<Moment>,
     charge: Memory,
     measured: Option<Memory>,
     second_try: bool,
@@ -73,6 +77,7 @@ impl World {
             engines: BTreeMap::new(),
             ended: Vec::new(),
             pauses: BTreeMap::new(),
+            short_lives: BTreeMap::new(),
             short: BTreeSet::new(),
             may_go: BTreeSet::new(),
             unasked: BTreeSet::new(),
@@ -112,6 +117,7 @@ impl World {
             Step::Crash(which) => self.end(Process::Ready, which),
             Step::Condemn(which) => {
                 if let Some(generation) = self.one(Process::Ready, which) {
+                    self.dies(generation);
                     self.may_go.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
@@ -155,10 +161,13 @@ impl World {
         let outdated = self.may_go.contains(&generation);
         let engine = self.engines.get_mut(&generation).expect("it has been found");
         engine.process = Process::Ready;
+        engine.ready_at = Some(self.now);
         engine.measured = footprint;
         engine.charge = footprint.unwrap_or(engine.charge);
         if !outdated {
-            self.pauses.remove(&engine.model);
+            if self.short_lives.get(&engine.model).is_none_or(|count| *count < 3) {
+                self.pauses.remove(&engine.model);
+            }
             if let Some((_, measured)) = self.known.get_mut(&engine.model) {
                 *measured = footprint.or(*measured);
             }
@@ -206,8 +215,42 @@ impl World {
         assert_eq!(self.machine.snapshot(self.now).totals.failed_loads, failed + u64::from(fails));
     }
 
+    /// An engine dies that was ready.
+    fn dies(&mut self, generation: Generation) {
+        self.rows_end();
+        let Engine { model, ready_at, .. } = &self.engines[&generation];
+        let lived = self.now.saturating_since(ready_at.expect("it was ready"));
+        if self.may_go.contains(&generation) || self.draining || lived >= seconds(600) {
+            return;
+        }
+        let model = model.clone();
+        let count = self.short_lives.entry(model.clone()).or_default();
+        *count += 1;
+        if *count >= 3 {
+            self.pause(model);
+        }
+    }
+
+    /// A row of short lives is over when an engine has lasted.
+    fn rows_end(&mut self) {
+        let lasting = |(generation, engine): &(&Generation, &Engine)| {
+            engine.process == Process::Ready && !self.may_go.contains(generation)
+        };
+        for (_, engine) in self.engines.iter().filter(lasting) {
+            let lived = engine.ready_at.map(|at| self.now.saturating_since(at));
+            if lived >= Some(seconds(600))
+                && self.short_lives.remove(&engine.model).is_some_and(|count| count >= 3)
+            {
+                self.pauses.remove(&engine.model);
+            }
+        }
+    }
+
     fn end(&mut self, process: Process, which: usize) {
         let Some(generation) = self.one(process, which) else { return };
+        if process == Process::Ready {
+            self.dies(generation);
+        }
         self.engines.remove(&generation);
         self.is_gone(generation);
         self.tell(Event::Ended { generation });
@@ -259,6 +302,7 @@ impl World {
                 continue;
             }
             self.pauses.remove(name);
+            self.short_lives.remove(name);
             self.short.remove(name);
             self.known.remove(name);
             self.known.extend(after.map(|_| (name.clone(), (None, None))));
@@ -300,6 +344,7 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
+        self.rows_end();
         let mut out = Vec::new();
         self.machine.handle(event, self.now, &mut out);
         for command in out {

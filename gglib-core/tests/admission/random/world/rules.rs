@@ -68,7 +68,15 @@ impl World {
         assert!(charges.fits_in(self.settings.budget), "over the budget: {charges:?}");
         assert!(self.engines.len() < self.settings.max_resident, "over the slots");
         let second_try = self.short.remove(&model);
-        let engine = Engine { model, profile, process: Process::Loading, charge, measured: None, second_try };
+        let engine = Engine {
+            model,
+            profile,
+            process: Process::Loading,
+            ready_at: None,
+            charge,
+            measured: None,
+            second_try,
+        };
         assert!(self.engines.insert(generation, engine).is_none() && !self.ended.contains(&generation));
     }
 
