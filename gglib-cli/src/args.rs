@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use crate::commands::admission::Admission;
 use crate::commands::retry::Retry;
+use crate::drill::scenario::Scenario;
 
 /// Local models behind one dependable OpenAI-compatible endpoint.
 #[derive(Debug, Parser)]
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     /// Show, explain and simulate retry policies
     #[command(subcommand)]
     Retry(Retry),
+    /// Kill, stop and crowd out engines, and see that every request ends as promised
+    Drill(Drill),
     /// Find, check or create the configuration
     #[command(subcommand)]
     Config(Config),
@@ -157,6 +160,35 @@ pub(crate) struct Status {
 pub(crate) struct Top {
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Drill {
+    /// Model to drill [default: the first configured one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// What shall happen; may be repeated [default: everything]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Vec<Scenario>,
+    #[command(flatten)]
+    pub(crate) live: Live,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print what can happen, and do nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+/// Whose engines are drilled.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Live {
+    /// Do it to the running endpoint at server.listen: kills its engines, and breaks what others ask of them
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Agree to --live without being asked
+    #[arg(long, short, requires = "live")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,7 @@ pub(crate) mod admission;
 mod chat;
 mod completions;
 mod config;
+mod drill;
 mod model;
 mod question;
 pub(crate) mod retry;
@@ -28,6 +29,7 @@ pub(crate) async fn run(command: Command, common: &Common) -> Result<Exit, CliEr
         Command::Top(args) => top::run(&args, common).await,
         Command::Admission(args) => admission::run(&args),
         Command::Retry(args) => retry::run(&args),
+        Command::Drill(args) => drill::run(&args, common).await,
         Command::Config(args) => config::run(&args, common),
         Command::Completions { shell } => Ok(completions::run(shell)),
     }

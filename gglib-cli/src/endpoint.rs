@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,20 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// Listens and serves, with engines run from `binary`.
     pub(crate) async fn start(config: &Config, binary: PathBuf) -> Result<Self, CliError> {
+        let data = DataDir::locate().map(|data| data.as_ref().to_owned()).map_err(|error| error.to_string());
+        Self::start_with(data, config, binary).await
+    }
+
+    /// The same, with what it remembers in the directory `data`.
+    pub(crate) async fn start_in(data: &Path, config: &Config, binary: PathBuf) -> Result<Self, CliError> {
+        Self::start_with(Ok(data.to_owned()), config, binary).await
+    }
+
+    async fn start_with(
+        data: Result<PathBuf, String>,
+        config: &Config,
+        binary: PathBuf,
+    ) -> Result<Self, CliError> {
         let address = config.server.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => CliError::AddressTaken(address),
@@ -53,16 +67,20 @@ impl Endpoint {
             program: std::env::current_exe().map_err(CliError::Launcher)?,
             args: vec![guard::SUBCOMMAND.into()],
         };
-        let slots = slots(config);
+        let slots = slots(config, data.as_ref());
         let mut launcher =
             Launcher::new(LaunchSettings::new(config, binary, guard)).map_err(CliError::Launcher)?;
         if let Some(slots) = &slots {
             launcher = launcher.with_slots(Arc::clone(slots));
         }
-        if let Some(register) = tokio::task::spawn_blocking(swept_register).await.ok().flatten() {
+        let register = {
+            let data = data.clone();
+            tokio::task::spawn_blocking(|| swept_register(data)).await.ok().flatten()
+        };
+        if let Some(register) = register {
             launcher = launcher.with_register(register);
         }
-        let memory = tokio::task::spawn_blocking(open_accounts).await.ok().flatten();
+        let memory = tokio::task::spawn_blocking(|| open_accounts(data)).await.ok().flatten();
         let whole = memory.as_ref().map_or(Memory::UNBOUNDED, |(_, budget)| *budget);
         if let Some((accounts, _)) = memory {
             launcher = launcher.with_accounts(accounts);
@@ -141,9 +159,9 @@ fn admission(config: &Config, whole: Memory) -> AdmissionSettings {
 
 /// The register of engines, after what an earlier gglib has left in it is dealt with. Without it an engine is left behind
 /// if both gglib and its guard are killed. Blocks.
-fn swept_register() -> Option<Register> {
-    let opened = DataDir::locate().map_err(|error| error.to_string()).and_then(|data| {
-        let register = Register::open(&data.as_ref().join("engines")).map_err(|error| error.to_string())?;
+fn swept_register(data: Result<PathBuf, String>) -> Option<Register> {
+    let opened = data.and_then(|data| {
+        let register = Register::open(&data.join("engines")).map_err(|error| error.to_string())?;
         register.sweep().map_err(|error| error.to_string())?;
         Ok(register)
     });
@@ -151,15 +169,13 @@ fn swept_register() -> Option<Register> {
 }
 
 /// Where engines save their slots. Without it a swap costs the conversation, but serves.
-fn slots(config: &Config) -> Option<Arc<SlotStore>> {
+fn slots(config: &Config, data: Result<&PathBuf, &String>) -> Option<Arc<SlotStore>> {
     if !config.slots.enabled {
         return None;
     }
-    let opened = match DataDir::locate() {
-        Ok(data) => SlotStore::open(&data.as_ref().join("slots"), config.slots.disk_budget)
-            .map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
+    let opened = data.map_err(Clone::clone).and_then(|data| {
+        SlotStore::open(&data.join("slots"), config.slots.disk_budget).map_err(|error| error.to_string())
+    });
     opened
         .map(Arc::new)
         .inspect_err(|error| tracing::warn!(error, "conversations will be read again after each swap"))
@@ -168,11 +184,10 @@ fn slots(config: &Config) -> Option<Arc<SlotStore>> {
 
 /// The books of this machine's memory, and what engines may take of it if the configuration does not say. Without them
 /// only `memory.max_resident` bounds what is resident. Blocks.
-fn open_accounts() -> Option<(Accounts, Memory)> {
-    let opened = SystemProbe::new().map_err(|error| error.to_string()).and_then(|probe| {
-        let data = DataDir::locate().map_err(|error| error.to_string())?;
-        Ok((probe, FootprintFile::open(&data.as_ref().join("footprints.jsonl"))))
-    });
+fn open_accounts(data: Result<PathBuf, String>) -> Option<(Accounts, Memory)> {
+    let opened = SystemProbe::new()
+        .map_err(|error| error.to_string())
+        .and_then(|probe| Ok((probe, FootprintFile::open(&data?.join("footprints.jsonl")))));
     let (probe, record) = opened
         .inspect_err(|error| tracing::warn!(error, "the memory of engines is not accounted for"))
         .ok()?;

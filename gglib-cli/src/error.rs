@@ -66,6 +66,12 @@ pub(crate) enum CliError {
     Stdin(#[source] io::Error),
     #[error("the terminal cannot be used; `gglib status` needs none")]
     Terminal(#[source] io::Error),
+    #[error("the drill's own endpoint cannot be set up")]
+    Drill(#[source] io::Error),
+    #[error("engines of {0} are to be killed; run `gglib drill --live --yes` to agree, or leave out --live")]
+    LiveConsent(String),
+    #[error("stopped: nothing was done to {0}")]
+    LiveDeclined(String),
     #[error("gglib cannot start")]
     Runtime(#[source] io::Error),
 }
@@ -81,7 +87,9 @@ impl CliError {
             | Self::ConfigExists(_)
             | Self::Model(_)
             | Self::NoHome => Exit::Config,
-            Self::Consent { .. } | Self::Declined(_) => Exit::Consent,
+            Self::Consent { .. } | Self::Declined(_) | Self::LiveConsent(_) | Self::LiveDeclined(_) => {
+                Exit::Consent
+            }
             Self::Discover(_) | Self::Install(_) | Self::DataDir(_) => Exit::Install,
             Self::AddressTaken(_) | Self::Listen { .. } => Exit::Listen,
             Self::Unreachable(_) | Self::Strange { .. } => Exit::Unreachable,
@@ -95,6 +103,7 @@ impl CliError {
             | Self::Serve(_)
             | Self::Stdin(_)
             | Self::Terminal(_)
+            | Self::Drill(_)
             | Self::Runtime(_) => Exit::Failure,
         }
     }

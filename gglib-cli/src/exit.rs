@@ -14,7 +14,7 @@ pub enum Exit {
     Usage = 2,
     /// The configuration is wrong.
     Config = 3,
-    /// Something has to be downloaded and nobody agreed to it.
+    /// Something has to be downloaded, or done to a running endpoint, and nobody agreed to it.
     Consent = 4,
     /// The engine or the model could not be found or installed.
     Install = 5,
@@ -26,6 +26,8 @@ pub enum Exit {
     GaveUp = 8,
     /// The request was answered with an error.
     Rejected = 9,
+    /// A drill saw the promise broken.
+    Broken = 10,
     /// Ctrl-C or SIGTERM came before the work was done.
     Interrupted = 130,
 }
@@ -43,6 +45,7 @@ impl Exit {
         Self::Unreachable,
         Self::GaveUp,
         Self::Rejected,
+        Self::Broken,
         Self::Interrupted,
     ];
 
@@ -58,7 +61,9 @@ impl Exit {
             Self::Failure => "Something failed that has no code of its own; the message says what.",
             Self::Usage => "The command line was wrong.",
             Self::Config => "The configuration is wrong; the message names key and place.",
-            Self::Consent => "Something has to be downloaded and nobody agreed to it; `--yes` does.",
+            Self::Consent => {
+                "Something has to be downloaded, or done to a running endpoint, and nobody agreed to it; `--yes` does."
+            }
             Self::Install => "The engine or the model could not be found or installed.",
             Self::Listen => "The endpoint could not listen at its address.",
             Self::Unreachable => "No endpoint answers at the address.",
@@ -66,6 +71,7 @@ impl Exit {
                 "The request was given up after retries; the message says why and after how many."
             }
             Self::Rejected => "The request was answered with an error that a repetition would not change.",
+            Self::Broken => "A drill saw the promise broken; please report it with what it printed.",
             Self::Interrupted => "Ctrl-C or SIGTERM came before the work was done.",
         }
     }
@@ -84,6 +90,6 @@ mod tests {
     #[test]
     fn the_numbers_are_stable_and_listed_in_order() {
         let codes: Vec<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 130]);
     }
 }

@@ -17,6 +17,7 @@ mod args;
 mod client;
 mod commands;
 mod config_file;
+pub mod drill;
 mod endpoint;
 mod error;
 mod exit;

@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
 
 use gglib_runtime::completion::{Notice, Observer};
 use gglib_runtime::install::{Event, Progress};
@@ -11,6 +12,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 use crate::notice;
+
+/// Between two pictures of something that moves.
+const TICK: Duration = Duration::from_millis(200);
 
 /// What `gglib` alone prints.
 pub(crate) fn overview() {
@@ -22,6 +26,7 @@ pub(crate) fn overview() {
          gglib q \"…\"       ask one question\n  \
          gglib status      see what is loaded\n  \
          gglib top         watch it\n  \
+         gglib drill       kill engines, and see that every request ends well\n  \
          gglib --help      everything else"
     );
 }
@@ -105,6 +110,42 @@ impl Observer for RetryNotices {
         if let Some(text) = notice::wait(notice) {
             eprintln!("{text}");
         }
+    }
+}
+
+/// What a drill is at: with its time on a terminal, a line per step elsewhere.
+pub(crate) struct Drilling(ProgressBar);
+
+impl Drilling {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+
+    pub(crate) fn at(&self, what: &str) {
+        self.0.reset_elapsed();
+        self.0.set_message(what.to_owned());
+        if self.0.is_hidden() {
+            eprintln!("{what} …");
+        }
+    }
+
+    /// Says something of the result while the progress goes on below it.
+    pub(crate) fn part(&self, text: &str) {
+        self.0.suspend(|| part(text));
+    }
+
+    pub(crate) fn warning(&self, text: &str) {
+        self.0.suspend(|| warning(text));
+    }
+}
+
+impl Drop for Drilling {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use self::cell::{ago, fit, left, memory, millis, right, seconds, wrap};
 
-mod cell;
+pub(crate) mod cell;
 
 /// The columns of a terminal that nobody has made wider.
 const WIDTH: usize = 80;

@@ -56,6 +56,7 @@ fn alone_it_prints_a_short_help_that_starts_with_up() {
       gglib q "…"       ask one question
       gglib status      see what is loaded
       gglib top         watch it
+      gglib drill       kill engines, and see that every request ends well
       gglib --help      everything else
     --- stderr
     "#);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// `text` in at most `width` columns, with an ellipsis for what is cut off. Control characters become blanks: what an
 /// engine has printed must not command the terminal.
-pub(super) fn fit(text: &str, width: usize) -> String {
+pub(crate) fn fit(text: &str, width: usize) -> String {
     let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
     if text.chars().count() <= width {
         return clean.collect();
@@ -13,7 +13,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
 }
 
 /// `text` in at most `lines` lines of `width` columns, broken between words.
-pub(super) fn wrap(text: &str, width: usize, lines: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize, lines: usize) -> Vec<String> {
     let mut wrapped: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let is_last = wrapped.len() == lines;
@@ -29,16 +29,16 @@ pub(super) fn wrap(text: &str, width: usize, lines: usize) -> Vec<String> {
     wrapped.iter().map(|line| fit(line, width)).collect()
 }
 
-pub(super) fn left(text: &str, width: usize) -> String {
+pub(crate) fn left(text: &str, width: usize) -> String {
     format!("{:<width$}", fit(text, width))
 }
 
-pub(super) fn right(text: &str, width: usize) -> String {
+pub(crate) fn right(text: &str, width: usize) -> String {
     format!("{:>width$}", fit(text, width))
 }
 
 /// A time in milliseconds, or a dash.
-pub(super) fn millis(value: &Value) -> String {
+pub(crate) fn millis(value: &Value) -> String {
     match value.as_u64() {
         None => "-".to_owned(),
         Some(millis @ 0..1000) => format!("{millis}ms"),

@@ -88,16 +88,19 @@ impl Log {
         script.with_extension("log")
     }
 
-    /// Reads the log at `path`; empty if there is none yet.
+    /// Reads the log at `path`; empty if there is none yet. A line that was cut off by its writer's death is left out.
     ///
     /// # Panics
-    /// If a line is not an [`Entry`].
+    /// If a whole line is not an [`Entry`].
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let entry = |line| serde_json::from_str(line).expect("the fake engine writes whole entries");
+        let entry = |line| match serde_json::from_str(line) {
+            Err(error) if error.is_eof() => None,
+            entry => Some(entry.expect("the fake engine writes entries")),
+        };
         // The last line may be in the middle of being written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        Self { entries: whole.lines().map(entry).collect() }
+        Self { entries: whole.lines().filter_map(entry).collect() }
     }
 
     /// Opens the log at `path` for a new launch and writes the entry made by `make`, which is given the launch's
@@ -105,6 +108,10 @@ impl Log {
     pub fn begin(path: &Path, make: impl FnOnce(usize) -> Entry) -> io::Result<File> {
         let file = File::options().create(true).append(true).open(path)?;
         file.lock()?;
+        if fs::read(path)?.last().is_some_and(|last| *last != b'\n') {
+            // The last writer was killed in the middle of a line, which must not swallow ours.
+            (&file).write_all(b"\n")?;
+        }
         make(Self::read(path).launches() + 1).append_to(&file)?;
         file.unlock()?;
         Ok(file)
@@ -152,5 +159,22 @@ impl Log {
 
     fn count(&self, counts: impl Fn(&Entry) -> bool) -> usize {
         self.entries.iter().filter(|entry| counts(entry)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_whose_writer_was_killed_is_left_out_and_swallows_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("script.log");
+        let terminated = |launch| Entry::Terminated { launch };
+        let first = Log::begin(&path, terminated).unwrap();
+        (&first).write_all(b"{\"Requested\":{\"launch\":1,\"body\":\"aaa").unwrap();
+        assert_eq!(Log::read(&path).entries, [terminated(1)]);
+        Log::begin(&path, |_| terminated(2)).unwrap();
+        assert_eq!(Log::read(&path).entries, [terminated(1), terminated(2)]);
     }
 }
