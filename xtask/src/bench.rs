@@ -15,7 +15,6 @@ pub mod slots;
 pub mod startup;
 pub mod swap;
 
-mod endpoint;
 mod load;
 pub mod upstream;
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::audit;
+use crate::drill;
 use crate::finding::Report;
+use crate::soak;
 use crate::tables;
 use crate::workspace::cargo;
 use stopwatch::Stopwatch;
@@ -44,6 +46,8 @@ const STEPS: &[Step] = &[
         run: |root| cargo_step(root, &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-Dwarnings")]),
     },
     Step { name: "test", run: tests::run },
+    Step { name: "drill", run: drill_fake },
+    Step { name: "soak", run: short_soak },
 ];
 
 /// Runs the steps on the workspace at `root` up to the first failure, and says whether all of them passed.
@@ -72,6 +76,18 @@ pub fn run(root: &Path) -> Result<bool> {
     }
     println!("ci {} after {}", if passed { "passed" } else { "FAILED" }, seconds(whole.elapsed()));
     Ok(passed)
+}
+
+fn drill_fake(root: &Path) -> Outcome {
+    let options = drill::Options { check: true, ..drill::Options::default() };
+    anyhow::ensure!(drill::run(root, &options)?, "the drill was not as it should be, see above");
+    Ok(String::new())
+}
+
+fn short_soak(root: &Path) -> Outcome {
+    let options = soak::Options { minutes: 2, seed: 1, json: false };
+    anyhow::ensure!(soak::run(root, options)?, "the soak was not as it should be, see above");
+    Ok(String::new())
 }
 
 fn cargo_step(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {

@@ -6,10 +6,13 @@
 pub mod audit;
 pub mod bench;
 pub mod ci;
+pub mod drill;
 pub mod finding;
 pub mod registry;
+pub mod soak;
 pub mod tables;
 pub mod workspace;
 
+mod endpoint;
 mod imports;
 mod source;

@@ -16,7 +16,7 @@ use xtask::audit::retry::smells::{self, output};
 use xtask::bench::{self, Bench};
 use xtask::finding::Report;
 use xtask::workspace::Workspace;
-use xtask::{audit, ci, tables};
+use xtask::{audit, ci, drill, soak, tables};
 
 /// Development tasks of gglib.
 #[derive(Parser)]
@@ -50,6 +50,33 @@ enum Task {
         /// What `llama-server` would be given.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
+    },
+    /// Play every fault of an engine that a request can see, and write the page of what clients saw.
+    Drill {
+        /// On the scripted fake engine; `gglib drill` does it on the real one.
+        #[arg(long, required = true)]
+        fake: bool,
+        /// Only the scenarios of this source (T10, S05), or with this in their name; writes no page.
+        #[arg(long, value_name = "NAME")]
+        scenario: Option<String>,
+        /// Write nothing; fail when the page is stale.
+        #[arg(long)]
+        check: bool,
+        /// Print JSON for programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Mixed traffic and random faults on the real engine: every request accounted for, nothing leaked.
+    Soak {
+        /// Minutes of traffic.
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+        minutes: u16,
+        /// What is asked and done; another one each time without it.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Print JSON for programs.
+        #[arg(long)]
+        json: bool,
     },
     /// Do everything that CI does, stopping at the first failure.
     Ci,
@@ -144,6 +171,13 @@ fn run(task: &Task) -> Result<bool> {
             bench::run(&root, Bench::Swap { rounds: usize::from(*rounds) })
         }
         Task::BenchUpstream { .. } => unreachable!("answered above"),
+        Task::Drill { fake: _, scenario, check, json } => {
+            drill::run(&root, &drill::Options { scenario: scenario.clone(), check: *check, json: *json })
+        }
+        Task::Soak { minutes, seed, json } => {
+            let seed = seed.unwrap_or_else(rand::random);
+            soak::run(&root, soak::Options { minutes: *minutes, seed, json: *json })
+        }
         Task::Ci => ci::run(&root),
     }
 }

@@ -27,7 +27,7 @@ pub mod retry_policy;
 pub mod retry_sites;
 pub mod snippets;
 
-mod markdown;
+pub(crate) mod markdown;
 
 /// One generated page.
 #[derive(Debug)]
@@ -55,17 +55,24 @@ pub const PAGES: &[Page] = &[
 pub fn write(root: &Path) -> Result<Vec<&'static str>> {
     let mut written = Vec::new();
     for page in PAGES {
-        let content = (page.render)(root)?;
-        let path = root.join(page.path);
-        if !is_current(&path, &content) {
-            if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
-            }
-            fs::write(&path, content).with_context(|| format!("cannot write {}", page.path))?;
+        if write_page(root, page.path, &(page.render)(root)?)? {
             written.push(page.path);
         }
     }
     Ok(written)
+}
+
+/// Writes the page at `place` below `root` unless it is so already; whether it was written.
+pub(crate) fn write_page(root: &Path, place: &str, content: &str) -> Result<bool> {
+    let path = root.join(place);
+    if is_current(&path, content) {
+        return Ok(false);
+    }
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(&path, content).with_context(|| format!("cannot write {place}"))?;
+    Ok(true)
 }
 
 /// Checks that no page is stale, that the book is whole, and that what the docs say to type is understood.
@@ -93,6 +100,6 @@ pub fn check(root: &Path) -> Result<Report> {
 }
 
 /// Compares by lines: a checkout may have changed the line ends.
-fn is_current(path: &Path, content: &str) -> bool {
+pub(crate) fn is_current(path: &Path, content: &str) -> bool {
     fs::read_to_string(path).is_ok_and(|present| present.lines().eq(content.lines()))
 }

@@ -9,7 +9,7 @@ use gglib_core::ports::Upstream;
 use gglib_core::sse::{Decoder, SseEvent};
 use gglib_runtime::http::{HttpError, HttpUpstream};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ use super::outcome::{Asked, End, Head, Seen, is_content};
 pub struct Client {
     upstream: HttpUpstream,
     patience: Duration,
+    headers: HeaderMap,
 }
 
 /// A request on its way, read as fast as its answer comes. Dropping it hangs up.
@@ -43,7 +44,14 @@ impl Client {
     /// A client of the endpoint at `base_url`, with or without `/v1`, that waits for an end for `patience` at most: to
     /// be above the bound that is promised, so that an end that comes too late is told from none.
     pub fn new(base_url: &str, patience: Duration) -> Result<Self, HttpError> {
-        Ok(Self { upstream: HttpUpstream::new(base_url, None)?, patience })
+        Ok(Self { upstream: HttpUpstream::new(base_url, None)?, patience, headers: HeaderMap::new() })
+    }
+
+    /// The same client, which sends a further header with each request.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
     }
 
     /// Sends `body` to `/v1/chat/completions`, its `stream` set as `asked`. Needs a runtime.
@@ -62,10 +70,10 @@ impl Client {
             contents: 0,
             ended: false,
         });
-        let Self { upstream, patience } = self.clone();
+        let Self { upstream, patience, headers } = self.clone();
         let task = tokio::spawn(async move {
             let reading = Reading { report: &report, sent, decoder: Decoder::default() };
-            let end = timeout(patience, reading.run(&upstream, request(&body))).await;
+            let end = timeout(patience, reading.run(&upstream, request(&body, headers))).await;
             report.send_modify(|progress| {
                 progress.seen.end = end.unwrap_or(End::Open);
                 progress.seen.took = sent.elapsed();
@@ -169,8 +177,9 @@ impl Reading<'_> {
     }
 }
 
-fn request(body: &Value) -> Request<Bytes> {
+fn request(body: &Value, headers: HeaderMap) -> Request<Bytes> {
     let mut request = Request::new(Bytes::from(body.to_string()));
+    *request.headers_mut() = headers;
     *request.method_mut() = Method::POST;
     *request.uri_mut() = http::Uri::from_static("/v1/chat/completions");
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -225,12 +234,14 @@ mod tests {
             send(&mut stream, &[HEAD, &chunk(TEXT), &chunk(TEXT), "0\r\n\r\n"]).await;
         })
         .await;
+        let client = client.with_header(HeaderName::from_static("x-key"), HeaderValue::from_static("7"));
         let seen = client.ask(Asked::Stream, json!({ "model": "m", "stream": false })).await;
         assert_eq!((seen.end, &*seen.content()), (End::Clean, "aa"));
         assert_eq!(seen.head.as_ref().map(|head| head.status.as_u16()), Some(200));
         assert!(seen.first_content.is_some_and(|first| first <= seen.took));
         let request = read.await.unwrap();
         assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("\r\nx-key: 7\r\n"), "{request}");
         assert!(request.ends_with(r#"{"model":"m","stream":true}"#), "{request}");
     }
 

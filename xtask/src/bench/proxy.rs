@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::endpoint::{Endpoint, Owned};
 use super::load::{self, Outcome};
 use super::upstream;
+use crate::endpoint::{Endpoint, Owned};
 
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 const ROUNDS: usize = 5;

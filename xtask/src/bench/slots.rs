@@ -21,8 +21,8 @@ use hyper::Request;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::endpoint::Endpoint;
 use super::load;
+use crate::endpoint::Endpoint;
 
 const ROUNDS: usize = 3;
 /// Of a prompt: each is one token and a half of this model, with what stands around them.

@@ -23,8 +23,8 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::endpoint::{Endpoint, Owned};
 use super::proxy::wait_for;
+use crate::endpoint::{Endpoint, Owned};
 
 /// Longest wait for one answer; whoever takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! A `gglib serve` of the bench's own.
+//! A `gglib serve` of a task's own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-/// A process that ends with the bench.
-pub(super) struct Owned(pub(super) Child);
+use crate::workspace::cargo;
+
+/// A process that ends with the task.
+pub(crate) struct Owned(pub(crate) Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {
@@ -19,16 +21,15 @@ impl Drop for Owned {
 }
 
 /// A running endpoint.
-pub(super) struct Endpoint {
-    pub(super) address: SocketAddr,
-    #[expect(dead_code, reason = "held for its Drop")]
-    process: Owned,
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) process: Owned,
 }
 
 impl Endpoint {
     /// Serves the configuration `toml` on a port of its own, from the `gglib` that lies beside `xtask`, with the
     /// configuration and all data in `directory`.
-    pub(super) fn start(xtask: &Path, directory: &Path, toml: &str) -> Result<Self> {
+    pub(crate) fn start(xtask: &Path, directory: &Path, toml: &str) -> Result<Self> {
         let config = directory.join("gglib.toml");
         fs::write(&config, format!("server.listen = \"127.0.0.1:0\"\n{toml}"))?;
         let gglib = xtask.with_file_name("gglib");
@@ -48,4 +49,29 @@ impl Endpoint {
         let address = address.with_context(|| format!("gglib says: {line}"))?.0.parse()?;
         Ok(Self { address, process })
     }
+
+    /// What clients are given as base URL.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+}
+
+/// Builds `gglib` and the fake engine beside this `xtask`, with its profile and its features.
+pub(crate) fn build(root: &Path) -> Result<()> {
+    let mut command = Command::new(cargo());
+    command.args([
+        "build",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--package",
+        "gglib-cli",
+        "--package",
+        "gglib-testkit",
+    ]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    ensure!(command.current_dir(root).status()?.success(), "gglib and the fake engine do not build");
+    Ok(())
 }
