@@ -67,7 +67,7 @@ fn written(call: &Value) -> String {
 fn append(message: &mut Value, text: &str, separator: &str) {
     match &mut message["content"] {
         Value::Array(parts) => parts.push(json!({ "type": "text", "text": text })),
-        Value::String(content) if !content.is_empty() => *content += &format!("{separator}{text}"),
+        Value::String(content) if !content.is_empty() => content.extend([separator, text]),
         content => *content = text.into(),
     }
 }
