@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use self::prompts::Prompt;
 use self::table::{Cell, Outcome, Turn};
-use super::endpoint::Endpoint;
 use super::swap;
+use crate::endpoint::Endpoint;
 
 mod prompts;
 mod table;
