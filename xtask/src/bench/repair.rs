@@ -79,9 +79,9 @@ pub fn run(root: &Path, xtask: &Path, turns: u32) -> Result<()> {
         "Changed from the defaults: context 2048, max_tokens {MAX_TOKENS}, temperature and seed; repair where it says so; \
          stop \"</tool_call>\", because the model does not stop by itself.\n\
          {turns} turns each, with two worked examples before. Load average before: {}.\n\
-         valid: calls, and all of them by their schemas. right: what was asked for. \n\
+         valid: calls, and all of them by their schemas. right: what was asked for.\n\
          again: a second request was made; refused: it was not, since others had failed. tokens: generated, by all \
-         requests of a turn. s: seconds, against the same turn without repair.\n",
+         requests of a turn. s: seconds of a turn, and above the same turn without repair.\n",
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
     );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -89,25 +89,22 @@ pub fn run(root: &Path, xtask: &Path, turns: u32) -> Result<()> {
         println!("{}", source.name);
         let scratch = tempfile::tempdir()?;
         let endpoints = bench.start(source, scratch.path())?;
-        let mut cells: Vec<Vec<Cell>> =
-            TEMPERATURES.iter().map(|_| endpoints.iter().map(|_| Cell::default()).collect()).collect();
         for endpoint in &endpoints {
             // The load is no part of any turn.
             let prompt = Prompt::seeded(0);
             runtime.block_on(turn(endpoint, &prompt, &prompt.body("none", 0.0, 0, 1)))?;
         }
-        for seed in 0..u64::from(turns) {
-            let prompt = Prompt::seeded(seed);
-            for (temperature, cells) in TEMPERATURES.into_iter().zip(&mut cells) {
+        table::print_head();
+        for temperature in TEMPERATURES {
+            let mut cells: Vec<Cell> = endpoints.iter().map(|_| Cell::default()).collect();
+            for seed in 0..u64::from(turns) {
+                let prompt = Prompt::seeded(seed);
                 let body = prompt.body(source.choice, temperature, seed, MAX_TOKENS);
-                for (endpoint, cell) in endpoints.iter().zip(cells) {
+                for (endpoint, cell) in endpoints.iter().zip(&mut cells) {
                     cell.push(runtime.block_on(turn(endpoint, &prompt, &body))?);
                 }
             }
-        }
-        table::print_head();
-        for (temperature, cells) in TEMPERATURES.into_iter().zip(&cells) {
-            for ((name, ..), cell) in source.endpoints.iter().zip(cells) {
+            for ((name, ..), cell) in source.endpoints.iter().zip(&cells) {
                 table::print_row(temperature, name, cell, &cells[0]);
             }
         }

@@ -53,6 +53,10 @@ impl Cell {
         count(usize::try_from(tokens).unwrap_or(usize::MAX)) / count(self.turns.len())
     }
 
+    fn seconds(&self) -> f64 {
+        self.turns.iter().map(|turn| turn.seconds).sum::<f64>() / count(self.turns.len())
+    }
+
     /// Mean seconds of all turns that `counts`, above those of the same turns in `other`.
     fn seconds_above(&self, other: &Self, counts: impl Fn(&Turn) -> bool) -> f64 {
         let turns: Vec<f64> = self
@@ -73,7 +77,7 @@ fn count(count: usize) -> f64 {
 
 pub(super) fn print_head() {
     println!(
-        "   T  repair       valid   right  no call  failed | mended  again  repaired  refused | tokens       s  s per second request"
+        "   T  repair       valid   right  no call  failed | mended  again  repaired  refused | tokens      s   above  above, asked again"
     );
 }
 
@@ -86,7 +90,7 @@ pub(super) fn print_row(temperature: f64, name: &str, cell: &Cell, without: &Cel
     let was_asked_again = |turn: &Turn| matches!(turn.outcome, Outcome::Repaired | Outcome::StillBroken);
     let each = cell.seconds_above(without, was_asked_again);
     println!(
-        "{temperature:>4.1}  {name:<11} {:>5.0} % {:>5.0} % {:>8} {:>7} | {:>6} {again:>6} {repaired:>9} {:>8} | {:>6.1} {:>+7.2}  {}",
+        "{temperature:>4.1}  {name:<11} {:>5.0} % {:>5.0} % {:>8} {:>7} | {:>6} {again:>6} {repaired:>9} {:>8} | {:>6.1} {:>6.2} {:>+7.2}  {}",
         share(right + cell.judged(Verdict::Valid)),
         share(right),
         cell.judged(Verdict::NoCall),
@@ -94,6 +98,7 @@ pub(super) fn print_row(temperature: f64, name: &str, cell: &Cell, without: &Cel
         cell.with(Outcome::Mended),
         cell.with(Outcome::Refused),
         cell.tokens(),
+        cell.seconds(),
         cell.seconds_above(without, |_| true),
         if again == 0 { String::new() } else { format!("{each:>+7.2}") },
     );
