@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::rig::Rig;
 
 /// Between two faults, in milliseconds.
-const PAUSE: std::ops::Range<u64> = 1_500..6_000;
+const PAUSE: Range<u64> = 2_000..8_000;
 /// For an engine to begin to load.
 const LOAD: Duration = Duration::from_secs(5);
 
