@@ -11,7 +11,7 @@ use gglib_core::config::{Budget, Config};
 use gglib_core::memory::{Memory, MemoryProbe};
 use gglib_proxy::{App, Settings};
 use gglib_runtime::admission::Pool;
-use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, guard};
+use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, Register, guard};
 use gglib_runtime::install::DataDir;
 use gglib_runtime::memory::{Accounts, FootprintFile, SystemProbe};
 use gglib_runtime::slots::SlotStore;
@@ -72,6 +72,13 @@ impl Endpoint {
             Launcher::new(LaunchSettings::new(config, binary, guard)).map_err(CliError::Launcher)?;
         if let Some(slots) = &slots {
             launcher = launcher.with_slots(Arc::clone(slots));
+        }
+        let register = {
+            let data = data.clone();
+            tokio::task::spawn_blocking(|| swept_register(data)).await.ok().flatten()
+        };
+        if let Some(register) = register {
+            launcher = launcher.with_register(register);
         }
         let memory = tokio::task::spawn_blocking(|| open_accounts(data)).await.ok().flatten();
         let whole = memory.as_ref().map_or(Memory::UNBOUNDED, |(_, budget)| *budget);
@@ -148,6 +155,17 @@ fn admission(config: &Config, whole: Memory) -> AdmissionSettings {
         },
         ..AdmissionSettings::default()
     }
+}
+
+/// The register of engines, after what an earlier gglib has left in it is dealt with. Without it an engine is left behind
+/// if both gglib and its guard are killed. Blocks.
+fn swept_register(data: Result<PathBuf, String>) -> Option<Register> {
+    let opened = data.and_then(|data| {
+        let register = Register::open(&data.join("engines")).map_err(|error| error.to_string())?;
+        register.sweep().map_err(|error| error.to_string())?;
+        Ok(register)
+    });
+    opened.inspect_err(|error| tracing::warn!(error, "engines that are left behind are not found")).ok()
 }
 
 /// Where engines save their slots. Without it a swap costs the conversation, but serves.

@@ -20,6 +20,7 @@ pub(crate) fn render(url: &str, status: &Value, now: u64) -> String {
     let mut out = String::new();
     line(&mut out, &format!("gglib {} at {url}", text(&status["version"])));
     line(&mut out, "");
+    configuration(&mut out, &status["config"]);
     engines(&mut out, rows(status, "engines"));
     queue(&mut out, rows(status, "queue"));
     breakers(&mut out, rows(status, "breakers"));
@@ -32,6 +33,25 @@ pub(crate) fn render(url: &str, status: &Value, now: u64) -> String {
 #[expect(clippy::disallowed_methods, reason = "stamps of records are compared with it")]
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What became of the last change of the configuration, if it is not in effect.
+fn configuration(out: &mut String, config: &Value) {
+    let after_restart: Vec<_> = rows(config, "after_restart").iter().map(text).collect();
+    if let Some(error) = config["error"].as_str() {
+        line(out, "The changed configuration is not in effect; the one before still is:");
+        for part in wrap(error, WIDTH - 2, REASON) {
+            line(out, &format!("  {part}"));
+        }
+        line(out, "");
+    }
+    if !after_restart.is_empty() {
+        let keys = format!("In effect after a restart: {}", after_restart.join(", "));
+        for part in wrap(&keys, WIDTH, REASON) {
+            line(out, &part);
+        }
+        line(out, "");
+    }
 }
 
 fn engines(out: &mut String, engines: &[Value]) {

@@ -55,6 +55,7 @@ pub use snapshot::{
 };
 
 mod command;
+mod crash;
 mod engine;
 mod event;
 mod eviction;

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use bound::Bound;
+pub use bound::{Bound, MODEL_LOOK};
 pub use error::{ConfigError, ConfigErrors};
 pub use key::{EnvVar, KEYS, Key, Kind};
 pub use layers::Sources;

@@ -137,13 +137,26 @@ pub trait Lease: Send + Sync {
     /// Checks a suspicion that the engine of this generation is dead: by its process's exit, or else by a
     /// health probe. A dead engine is stopped for good before this resolves; a newer one is never touched.
     fn confirm(&self) -> BoxFuture<'_, Liveness>;
+
+    /// Retires the engine of this generation, which has got on with nothing for too long: it hangs, whatever its
+    /// health probe says. It is killed, and gone when this resolves; a newer one is never touched.
+    fn condemn(&self) -> BoxFuture<'_, ()>;
+
+    /// Takes note that the engine has failed at a request with an error of its own, such as 500.
+    ///
+    /// One may be the request's fault. Several in a row, with nothing that [worked](Self::worked) between them, are a
+    /// suspicion, which is checked by a piece of work of our own; an engine that fails at that too is dead.
+    fn failed(&self) -> BoxFuture<'_, Liveness>;
+
+    /// Takes note that the engine has done its work, which ends a row of failures.
+    fn worked(&self);
 }
 
 /// What a checked suspicion came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// The engine runs and answers its health probe.
+    /// The engine runs and answers.
     Alive,
-    /// The engine has ended or does not answer; it has been retired.
+    /// The engine has ended, or does not answer, or does no work any more; it has been retired.
     Dead,
 }

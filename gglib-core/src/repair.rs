@@ -22,5 +22,6 @@ mod mend;
 mod raw;
 mod schema;
 mod second;
+mod told;
 mod tools;
 mod turn;

@@ -11,7 +11,7 @@
 
 pub use conversation::Conversation;
 pub use key::{FileIdentity, Key};
-pub use manifest::{Entry, MANIFEST_VERSION, Manifest, ManifestError, file_name, file_number};
+pub use manifest::{Entry, MANIFEST_VERSION, Manifest, ManifestError, SwitchedOff, file_name, file_number};
 pub use verdict::{PromptCounts, Remembered, Verdict, Verdicts};
 
 mod conversation;

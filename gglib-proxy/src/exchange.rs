@@ -19,6 +19,7 @@ use self::failure::Failure;
 use self::wait::lease;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
+use crate::refusal;
 use crate::request::ChatRequest;
 
 pub(crate) mod activity;
@@ -112,10 +113,7 @@ async fn answer(
     let lease = lease(app, request, sink).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
-    if !failure.is_suspicion() {
-        return Err(failure.into_error());
-    }
-    match lease.confirm().await {
+    match failure.examine(&*lease).await {
         Liveness::Alive if failure.may_be_resent() => resend(app, lease, request, sink).await,
         Liveness::Dead => {
             drop(lease);
@@ -132,6 +130,10 @@ async fn recover(
     failure: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
+    if app.is_draining() {
+        // It was stopped, because its time for what was running is over.
+        return Err(refusal::draining(app));
+    }
     match failure.window_is_open() {
         true if app.settings.relaunch => relaunch(app, request, failure, sink).await,
         true => Err(failure.into_error()),
@@ -151,7 +153,7 @@ async fn resend(
     tell(request, sink, Recovery::Resend).await?;
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
-    if failure.is_suspicion() && lease.confirm().await == Liveness::Dead {
+    if failure.examine(&*lease).await == Liveness::Dead {
         drop(lease);
         return recover(app, request, failure, sink).await;
     }
@@ -172,7 +174,7 @@ async fn relaunch(
     let outcome = attempt(app, &*lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     // Also when nothing is left for this request: the next one must not meet a dead engine.
-    if failure.is_suspicion() && lease.confirm().await == Liveness::Dead && !failure.window_is_open() {
+    if failure.examine(&*lease).await == Liveness::Dead && !failure.window_is_open() {
         drop(lease);
         return continuation::take_up(app, request, failure, sink).await;
     }
@@ -189,7 +191,8 @@ async fn attempt(
         return repair::attempt(app, lease, request, repairable, sink).await;
     }
     let meter = AnswerMeter::new(&app.metrics, request);
-    Attempt::new(app, request, lease, sink, meter).run().await
+    let attempt = Attempt::new(app, request, lease, sink, meter);
+    if request.route.streams() { attempt.run().await } else { attempt.run_whole().await }
 }
 
 async fn tell(request: &ChatRequest, sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {

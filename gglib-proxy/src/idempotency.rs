@@ -18,6 +18,7 @@ use tracing::Instrument;
 use self::run::{Recorder, Run};
 use crate::app::App;
 use crate::exchange;
+use crate::metrics::Event;
 use crate::panics;
 use crate::plain;
 use crate::request::ChatRequest;
@@ -97,6 +98,7 @@ pub(crate) fn join(
             attached
         }
         Arrival::Attach(id, run) => {
+            app.metrics.record(Event::Attached { model: &request.model });
             tracing::info!("attached to the run of the same idempotency key");
             Attachment::new(Arc::clone(all), id, run)
         }

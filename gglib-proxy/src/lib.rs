@@ -23,6 +23,7 @@ mod repairable;
 mod repairs;
 mod request;
 mod request_id;
+mod route;
 mod routes;
 mod schemas;
 mod serve;

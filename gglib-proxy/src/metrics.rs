@@ -57,6 +57,7 @@ pub(crate) struct Metrics {
     prompt_tokens: Family<OfModel, Counter>,
     cached_tokens: Family<OfModel, Counter>,
     completion_tokens: Family<OfModel, Counter>,
+    attached: Family<OfModel, Counter>,
     relaunches: Family<OfModel, Counter>,
     resends: Family<OfModel, Counter>,
     continuations: Family<OfModel, Counter>,
@@ -115,6 +116,7 @@ impl Metrics {
             prompt_tokens: Family::default(),
             cached_tokens: Family::default(),
             completion_tokens: Family::default(),
+            attached: Family::default(),
             relaunches: Family::default(),
             resends: Family::default(),
             continuations: Family::default(),
@@ -159,6 +161,9 @@ impl Metrics {
             }
             Event::LeftQueue { model, waited } => {
                 self.queue_wait.get_or_create(&of(model)).observe(waited.as_secs_f64());
+            }
+            Event::Attached { model } => {
+                self.attached.get_or_create(&of(model)).inc();
             }
             Event::Resent { model } => {
                 self.resends.get_or_create(&of(model)).inc();
@@ -264,6 +269,7 @@ impl Metrics {
             &self.prompt_tokens,
             &self.cached_tokens,
             &self.completion_tokens,
+            &self.attached,
             &self.relaunches,
             &self.resends,
             &self.continuations,
@@ -296,6 +302,7 @@ impl Metrics {
         table::PROMPT_TOKENS.register(registry, self.prompt_tokens.clone());
         table::CACHED_TOKENS.register(registry, self.cached_tokens.clone());
         table::COMPLETION_TOKENS.register(registry, self.completion_tokens.clone());
+        table::ATTACHED.register(registry, self.attached.clone());
         table::RELAUNCHES.register(registry, self.relaunches.clone());
         table::RESENDS.register(registry, self.resends.clone());
         table::CONTINUATIONS.register(registry, self.continuations.clone());

@@ -1,4 +1,4 @@
-//! A plain answer: the engine's stream, folded.
+//! A plain answer: the engine's stream, folded, or what it has answered in one piece.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -28,6 +28,11 @@ pub(crate) async fn collect(
     request: &ChatRequest,
     deadline: Instant,
 ) -> Result<Collected, ApiError> {
+    if !request.route.streams() {
+        let mut sink = Keeping::default();
+        exchange::run(app, request, deadline, &mut sink).await?;
+        return Ok(Collected { body: sink.body, recovery: sink.recovery });
+    }
     let mut sink = Collecting::default();
     exchange::run(app, request, deadline, &mut sink).await?;
     Ok(Collected { body: sink.fold.finish(), recovery: sink.recovery })
@@ -71,6 +76,30 @@ impl Sink for Collecting {
         if recovery.begins_anew() {
             self.fold = Fold::default();
         }
+        self.recovery = Some(recovery);
+        Ok(())
+    }
+}
+
+/// Keeps an answer that comes in one piece.
+#[derive(Default)]
+struct Keeping {
+    body: Bytes,
+    recovery: Option<Recovery>,
+}
+
+impl Sink for Keeping {
+    /// The client has seen nothing before the end.
+    fn hands_on(&self) -> bool {
+        false
+    }
+
+    async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
+        self.body = data;
+        Ok(())
+    }
+
+    async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
         self.recovery = Some(recovery);
         Ok(())
     }

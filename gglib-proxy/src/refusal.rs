@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use gglib_core::admission::Refusal;
-use gglib_core::api::error::ApiError;
+use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::ModelName;
 use gglib_core::ports::Refused;
 use gglib_core::retry::hint;
 
 use crate::app::App;
+
+/// What is told while gglib shuts down, to those who come and to those who are cut off.
+pub(crate) fn draining(app: &App) -> ApiError {
+    ApiError::new(ErrorCode::Draining, "gglib is shutting down")
+        .with_retry_after(hint::advertise(&app.settings.retry, None))
+}
 
 /// The error that tells the client of `refused`, with the time after which to come back.
 ///

@@ -4,14 +4,17 @@ use bytes::Bytes;
 use gglib_core::api::body::JsonObject;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::{Catalog, ModelName, Unknown};
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::account::Account;
 use crate::repairable::Repairable;
+use crate::route::Route;
 
-/// A chat completion request whose model is known.
+/// A request whose model is known.
 #[derive(Clone, Debug)]
 pub(crate) struct ChatRequest {
+    pub(crate) route: Route,
     pub(crate) model: ModelName,
     /// Whether the client wants a stream.
     pub(crate) stream: bool,
@@ -34,21 +37,57 @@ pub(crate) struct ChatRequest {
 impl ChatRequest {
     /// Reads a client's body. Calls in the answer are judged, if at all, `until` a certain time.
     ///
-    /// The engine is always asked for a stream, since it notices only of a stream that its client has left,
-    /// and always for its progress, since a long prompt would look like a stall otherwise.
-    pub(crate) fn read(body: Bytes, catalog: &Catalog, until: Option<Instant>) -> Result<Self, ApiError> {
+    /// Where there are streams the engine is always asked for one, since it notices only of a stream that its client
+    /// has left, and always for its progress, since a long prompt would look like a stall otherwise.
+    pub(crate) fn read(
+        route: Route,
+        body: Bytes,
+        catalog: &Catalog,
+        until: Option<Instant>,
+    ) -> Result<Self, ApiError> {
         let mut body = JsonObject::parse(body)?;
         let model = resolve(body.str_member("model")?.as_deref(), catalog)?;
+        let required = route.required();
+        if body.raw_member(required).is_none() {
+            let message = format!("`{required}` is required");
+            return Err(ApiError::new(ErrorCode::InvalidRequest, message).with_param(required));
+        }
+        body.set("model", model.as_str());
+        if route.streams() {
+            Self::streamed(route, body, model, until)
+        } else {
+            Ok(Self::whole(route, body, model))
+        }
+    }
+
+    /// A request that is answered in one piece.
+    fn whole(route: Route, body: JsonObject, model: ModelName) -> Self {
+        Self {
+            route,
+            model,
+            stream: false,
+            choices: 1,
+            progress: false,
+            usage: true,
+            repairable: None,
+            body: body.into_bytes(),
+            account: Account::default(),
+            read_at: Instant::now(),
+        }
+    }
+
+    fn streamed(
+        route: Route,
+        mut body: JsonObject,
+        model: ModelName,
+        until: Option<Instant>,
+    ) -> Result<Self, ApiError> {
         let stream = body.bool_member("stream")?.unwrap_or(false);
         // Whatever the engine says to 0, an answer without a choice would not be one.
-        let choices = body.u64_member("n")?.unwrap_or(1).max(1);
+        let prompts = if route == Route::Completions { prompts(&body) } else { 1 };
+        let choices = body.u64_member("n")?.unwrap_or(1).max(1).saturating_mul(prompts);
         let progress = body.bool_member("return_progress")?.unwrap_or(false);
-        if body.raw_member("messages").is_none() {
-            return Err(
-                ApiError::new(ErrorCode::InvalidRequest, "`messages` is required").with_param("messages")
-            );
-        }
-        let repairable = match until.filter(|_| choices == 1) {
+        let repairable = match until.filter(|_| choices == 1 && route == Route::Chat) {
             Some(until) => Repairable::read(&mut body, until)?,
             None => None,
         };
@@ -57,7 +96,6 @@ impl ChatRequest {
             None => JsonObject::parse(Bytes::from_static(b"{}"))?,
         };
         let usage = options.bool_member("include_usage")?.unwrap_or(false) || !stream;
-        body.set("model", model.as_str());
         body.set("return_progress", true);
         if !stream {
             body.set("stream", true);
@@ -65,6 +103,7 @@ impl ChatRequest {
             body.set_object("stream_options", options);
         }
         Ok(Self {
+            route,
             model,
             stream,
             choices,
@@ -76,6 +115,14 @@ impl ChatRequest {
             read_at: Instant::now(),
         })
     }
+}
+
+/// How many prompts a text completion has: a list may hold several, or the tokens of one.
+fn prompts(body: &JsonObject) -> u64 {
+    let Some(prompt) = body.raw_member("prompt") else { return 1 };
+    let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(prompt) else { return 1 };
+    let several = list.iter().all(|prompt| prompt.get().starts_with(['"', '[', '{']));
+    if several { list.len().max(1) as u64 } else { 1 }
 }
 
 fn resolve(asked: Option<&str>, catalog: &Catalog) -> Result<ModelName, ApiError> {
@@ -120,8 +167,13 @@ mod tests {
         )
     }
 
+    fn read_for(route: Route, body: &'static str, models: &[&str]) -> Result<ChatRequest, ApiError> {
+        let body = Bytes::from_static(body.as_bytes());
+        ChatRequest::read(route, body, &catalog(models), Some(Instant::now()))
+    }
+
     fn read(body: &'static str, models: &[&str]) -> Result<String, String> {
-        ChatRequest::read(Bytes::from_static(body.as_bytes()), &catalog(models), Some(Instant::now()))
+        read_for(Route::Chat, body, models)
             .map(|request| String::from_utf8(request.body.to_vec()).unwrap())
             .map_err(|error| format!("{} {}: {error}", error.status.as_u16(), error.code))
     }
@@ -139,6 +191,29 @@ mod tests {
         let body = r#"{"model":"a","messages":[],"stream":true,"stream_options":{"include_usage":false}}"#;
         let sent = read(body, &["a"]).unwrap();
         assert_eq!(sent, format!("{},\"return_progress\":true}}", &body[..body.len() - 1]));
+    }
+
+    #[test]
+    fn what_is_answered_in_one_piece_is_sent_as_it_is() {
+        let body = r#"{"model":"small","input":["a", 1e400],"stream":true}"#;
+        let request = read_for(Route::Embeddings, body, &["small"]).unwrap();
+        assert_eq!((request.body, request.stream), (Bytes::from(body), false));
+        let error = read_for(Route::Rerank, r#"{"query":"a"}"#, &["small"]).unwrap_err();
+        assert_eq!(
+            (error.to_string().as_str(), error.param.as_deref()),
+            ("`documents` is required", Some("documents"))
+        );
+    }
+
+    #[test]
+    fn each_prompt_of_a_text_completion_has_its_choices() {
+        let choices = |body| read_for(Route::Completions, body, &["a"]).unwrap().choices;
+        assert_eq!(choices(r#"{"prompt":"a"}"#), 1);
+        assert_eq!(choices(r#"{"prompt":["a","b"],"n":3}"#), 6);
+        assert_eq!(choices(r#"{"prompt":[[1,2],"b"]}"#), 2);
+        // The tokens of one prompt.
+        assert_eq!(choices(r#"{"prompt":[15,7,3]}"#), 1);
+        assert_eq!(choices(r#"{"prompt":[]}"#), 1);
     }
 
     #[test]

@@ -10,9 +10,10 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::app::App;
 use crate::live::Current;
+use crate::route::Route;
 use crate::{panics, request_id};
 
-mod chat;
+mod answer;
 mod health;
 mod metrics;
 mod models;
@@ -23,9 +24,9 @@ pub(crate) const RECOVERY_HEADER: HeaderName = HeaderName::from_static("x-gglib-
 
 /// All routes, each also without `/v1` where clients leave it out.
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/v1/chat/completions", post(chat::complete))
-        .route("/chat/completions", post(chat::complete))
+    let routes = Route::ALL.into_iter().flat_map(|route| [route.path(), route.short_path()]);
+    routes
+        .fold(Router::new(), |router, path| router.route(path, post(answer::answer)))
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/livez", get(health::live))

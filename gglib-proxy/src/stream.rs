@@ -18,6 +18,7 @@ use crate::connection::Outlet;
 use crate::exchange::{self, Recovery, Rejected, Sink};
 use crate::panics;
 use crate::request::ChatRequest;
+use crate::route::Route;
 use crate::routes::RECOVERY_HEADER;
 use crate::tally::Tally;
 
@@ -29,6 +30,7 @@ const CHUNKS: usize = 32;
 /// An exchange whose answer goes to a stream. It ends when this is dropped.
 pub(crate) struct Exchange {
     app: App,
+    route: Route,
     model: ModelName,
     accepted: Instant,
     /// What arrived before the response's head, the last of its kind.
@@ -53,7 +55,7 @@ impl Exchange {
     /// own. After that, the client and proxies between must see that the request lives.
     pub(crate) async fn begin(app: &App, request: ChatRequest, deadline: Instant) -> Result<Self, ApiError> {
         let (model, own) = (request.model.clone(), app.clone());
-        Self::of(app, model, |to_client| async move {
+        Self::of(app, request.route, model, |to_client| async move {
             exchange::run(&own, &request, deadline, &mut Channel(to_client)).await
         })
         .await
@@ -62,6 +64,7 @@ impl Exchange {
     /// Like [`begin`](Self::begin), of whatever `run` hands to the channel.
     pub(crate) async fn of<F>(
         app: &App,
+        route: Route,
         model: ModelName,
         run: impl FnOnce(mpsc::Sender<Item>) -> F,
     ) -> Result<Self, ApiError>
@@ -72,7 +75,7 @@ impl Exchange {
         let (to_client, items) = mpsc::channel(CHUNKS);
         let task = Running::start(run(to_client));
         let mut exchange =
-            Self { app: app.clone(), model, accepted, first: None, recovery: None, items, task };
+            Self { app: app.clone(), route, model, accepted, first: None, recovery: None, items, task };
         let grace = accepted + app.settings.head_grace;
         timeout_at(grace, exchange.first_chunk()).await.unwrap_or(Ok(()))?;
         Ok(exchange)

@@ -5,8 +5,11 @@
 #[path = "endpoint/served.rs"]
 mod served;
 
+use std::path::PathBuf;
+
+use gglib_proxy::Settings;
 use gglib_testkit::wire::Answer;
-use gglib_testkit::{Engines, real};
+use gglib_testkit::{Engines, TO_FLAG, UNTAUGHT_FLAG, real, relay_engine};
 use serde_json::{Value, json};
 
 use self::served::{Served, in_flight, shipped};
@@ -134,4 +137,34 @@ async fn a_model_that_was_never_taught_to_call_is_made_to_by_our_grammar() {
     assert_eq!(answer.body.matches(r#""finish_reason":"tool_calls""#).count(), 1, "{answer:?}");
     served.until("the lease to be back", |status| in_flight(status) == 0).await;
     assert_eq!(served.status().await["totals"]["repairs"], 3);
+}
+
+/// The real model's own calls, with nothing that holds it: with a template that knows tools, or one that seems not to.
+async fn relayed(is_taught: bool, repair: bool) -> Served {
+    let path = |path: PathBuf| path.into_os_string().into_string().unwrap();
+    let mut args = vec!["--chat-template-file".to_owned(), path(real::tool_template())];
+    args.extend([TO_FLAG.to_owned(), path(real::engine())]);
+    args.extend((!is_taught).then(|| UNTAUGHT_FLAG.to_owned()));
+    let engines = Engines::of(relay_engine()).model("gemma3", &real::gemma3(), 1, args);
+    Served::start(engines, Settings { repair, ..shipped() }).await
+}
+
+#[tokio::test]
+async fn a_call_that_the_real_model_broke_is_repaired_in_both_forms() {
+    let body = ask(&json!({})).replace("Berlin, in celsius", "Berlin, in fahrenheit");
+    let expected = ("get_weather".to_owned(), json!({ "city": "Berlin", "unit": "f" }));
+
+    let answer = relayed(true, false).await.chat(&body).await;
+    let function = answer.json()["choices"][0]["message"]["tool_calls"][0]["function"].take();
+    // What it takes for a call is the temperature there.
+    assert_eq!(function, json!({ "name": "", "arguments": "" }), "{answer:?}");
+
+    for is_taught in [true, false] {
+        let served = relayed(is_taught, true).await;
+        let answer = served.chat(&body).await;
+        assert_eq!(the_call(&answer), expected, "{is_taught}");
+        assert_eq!(answer.head.header("x-gglib-recovery"), Some("repair"));
+        let totals = served.status().await["totals"].take();
+        assert_eq!([&totals["broken_turns"], &totals["repairs"], &totals["mends"]], [1, 1, 0]);
+    }
 }

@@ -9,12 +9,14 @@ pub use discover::{DiscoverError, LLAMA_SERVER_ENV_VAR, discover};
 pub use handle::Engine;
 pub use launch::{LaunchError, LaunchSettings, Launcher};
 pub use process::{Exit, GuardCommand};
+pub use register::Register;
 
 pub(crate) use launch::EngineEvent;
 pub(crate) use survey::Survey;
 
 mod address;
 mod command;
+mod devices;
 mod discover;
 pub mod guard;
 mod handle;
@@ -22,5 +24,6 @@ mod launch;
 mod log;
 mod process;
 mod readiness;
+mod register;
 mod survey;
 mod upstream;

@@ -133,6 +133,22 @@ async fn an_engine_that_dies_in_the_middle_of_loading_fails_all_who_wait_and_the
 }
 
 #[tokio::test]
+async fn an_engine_without_devices_is_not_asked_to_fit_a_given_context_to_them() {
+    let script = Script::default().place();
+    let engines = Engines::fake()
+        .scripted("given", &script)
+        .scripted("open", &script)
+        .with("open", |spec| spec.context = None);
+    let pool = engines.start();
+    for (model, is_told) in [("given", true), ("open", false)] {
+        let _lease = lease(&pool, model).await.unwrap();
+        let pid = only_engine(&*pool).await.pid.unwrap();
+        let environment = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+        assert_eq!(environment.split('\0').any(|set| set == "LLAMA_ARG_FIT=off"), is_told, "{model}");
+    }
+}
+
+#[tokio::test]
 async fn an_engine_killed_while_idle_is_reaped_and_launched_again() {
     let dies = Launch { death: Some(Death::WhenIdle(Duration::from_millis(50))), ..Launch::default() };
     let script = Script { launches: vec![dies, Launch::default()] }.place();

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gglib_testkit::engines::{freeze, is_running, parent_of};
+use gglib_core::model::ModelName;
+use gglib_runtime::engine::Register;
+use gglib_testkit::engines::{Enter, children_of, freeze, is_running, parent_of, signal};
 use gglib_testkit::{Launch, Load, Running, Script, Scripted, bins, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -207,7 +209,13 @@ struct Owner {
 impl Owner {
     /// Started with an engine of `script`; waits until there is one, loading or ready.
     fn start(script: &Scripted) -> Self {
+        Self::registering(script, None)
+    }
+
+    /// The same, with its engine in the register in `dir`.
+    fn registering(script: &Scripted, dir: Option<&Path>) -> Self {
         let mut command = Command::new(bins().join("pool-owner"));
+        command.envs(dir.map(|dir| ("POOL_OWNER_REGISTER", dir)));
         command.arg(script.model()).args(script.args()).stdout(Stdio::null());
         let process = Running::start(command);
         let line = process.until_line(|line| line.starts_with("engine "), BOUND);
@@ -242,4 +250,48 @@ async fn when_we_are_killed_nothing_of_us_is_left() {
     let owner = Owner::start(&script);
     freeze(owner.engine).await;
     owner.kill_and_see_nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_we_and_its_guard_have_left_is_killed_at_the_next_start() {
+    let stubborn = Launch { ignores_sigterm: true, leaves_grandchild: true, ..Launch::default() };
+    let script = Script::always(stubborn).place();
+    let dir = tempfile::tempdir().unwrap();
+    let register = Register::open(dir.path()).unwrap();
+    let mut owner = Owner::registering(&script, Some(dir.path()));
+    owner.process.until_line(|line| line == "leased", BOUND);
+    // A second gglib with the same data directory does no harm.
+    assert_eq!(register.sweep().unwrap(), 0);
+    assert!(is_running(owner.engine));
+
+    // In the same instant: neither can do the work of the other.
+    freeze(owner.process.id()).await;
+    freeze(owner.guard).await;
+    signal(owner.guard, Signal::KILL);
+    owner.process.signal(Signal::KILL);
+    owner.process.until_end(BOUND);
+    until_gone("the guard", owner.guard).await;
+    let grandchildren = children_of(owner.engine);
+    assert!(is_running(owner.engine) && grandchildren.len() == 1, "it is left behind");
+
+    assert_eq!(register.sweep().unwrap(), 1);
+    assert!(!is_running(owner.engine));
+    until_gone("the grandchild", grandchildren[0]).await;
+    assert!(!owner.sockets.exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert_eq!(register.sweep().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn an_engine_that_has_ended_leaves_no_entry() {
+    let script = Script::always(Launch::default()).place();
+    let dir = tempfile::tempdir().unwrap();
+    let mut engines = gglib_testkit::Engines::fake().scripted("a", &script);
+    engines.register = Some(Register::open(dir.path()).unwrap());
+    let entries = || std::fs::read_dir(dir.path()).unwrap().count();
+    let pool = engines.start();
+    drop(pool.lease(ModelName::new("a")).await.unwrap());
+    assert_eq!(entries(), 1);
+    pool.shut_down(BOUND).await;
+    until("the entry to go", BOUND, || entries() == 0).await;
 }

@@ -37,7 +37,7 @@ use gglib_core::retry::BreakerState::{Closed, HalfOpen, Open};
 use gglib_core::retry::{BreakerSettings, BreakerState, EventSource, RetryEvent, RetryObserver};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::memory::{Accounts, FootprintFile};
-use gglib_testkit::engines::{Enter, snapshot, until_snapshot};
+use gglib_testkit::engines::{Enter, engine_pid, is_running, snapshot, until_snapshot};
 use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted};
 use tokio::time::Instant;
 
@@ -209,6 +209,27 @@ async fn the_next_launch_waits_for_the_memory_of_the_one_before_but_not_for_ever
         assert!((least..most).contains(&waited), "{waited:?}");
         assert_eq!(launches(&scripts), [1, 1]);
     }
+}
+
+#[tokio::test]
+async fn the_next_launch_waits_for_the_memory_of_a_cancelled_load_too() {
+    let never = Script::always(Launch { load: Load::Never, ..Launch::default() }).place();
+    let [b] = healthy();
+    let scripts = [never, b];
+    let scale = Scale::of(&[6]);
+    let (mut engines, _data) = engines(&scripts, &scale, 64);
+    engines.admission.max_resident = 1;
+    let pool = engines.start();
+    let leaver = pool.enter(ModelName::new("a"));
+    let pid = engine_pid(&*pool).await;
+    drop(leaver);
+    let began = Instant::now();
+    scale.state.lock().unwrap().taken = Some((20, began + 400 * MS));
+    drop(lease(&pool, "b").await);
+    assert!((400 * MS..3000 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(!is_running(pid));
+    assert_eq!(residents(&pool).await, ["b"]);
+    assert_eq!(snapshot(&*pool).await.totals.cancelled_loads, 1);
 }
 
 #[tokio::test]

@@ -255,6 +255,34 @@ async fn a_restore_that_lies_is_found_out_by_the_next_turn_and_switched_off() {
 }
 
 #[tokio::test]
+async fn what_was_switched_off_stays_so_over_a_restart_and_is_tried_again_with_another_file() {
+    let disk = Disk::with(SlotScript { restores: vec![SlotReply::Lie], ..SlotScript::default() });
+    let run = disk.run().await;
+    run.turn("a", TALK).await;
+    run.swap().await;
+    run.turn("a", MORE).await;
+    run.stop().await;
+
+    let run = disk.run().await;
+    assert_eq!(run.seen().switched_off, [ModelName::new("a")], "also before it is loaded");
+    run.turn("a", TALK).await;
+    run.swap().await;
+    run.turn("a", MORE).await;
+    assert_eq!(run.seen().switched_off, [ModelName::new("a")]);
+    run.stop().await;
+    assert_eq!((disk.a.log().slot_saves(), disk.a.log().slot_restores()), (1, 1));
+
+    fs::write(disk.a.model(), "GGUF and more").unwrap();
+    let run = disk.run().await;
+    run.turn("a", TALK).await;
+    assert_eq!(run.seen().switched_off, []);
+    run.swap().await;
+    run.turn("a", MORE).await;
+    assert_eq!((disk.a.log().slot_saves(), disk.a.log().slot_restores()), (2, 2));
+    run.stop().await;
+}
+
+#[tokio::test]
 async fn another_conversation_after_a_restore_proves_nothing_against_it() {
     let disk = Disk::healthy();
     let run = disk.run().await;

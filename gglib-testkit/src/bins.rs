@@ -12,6 +12,18 @@ pub fn fake_engine() -> PathBuf {
     bins().join(format!("fake-llama-server{}", env::consts::EXE_SUFFIX))
 }
 
+/// A program that runs the real `llama-server` and takes the model's word for calls, so that broken ones come out; its
+/// engine's `args` need [`TO_FLAG`].
+pub fn relay_engine() -> PathBuf {
+    bins().join(format!("relay-llama-server{}", env::consts::EXE_SUFFIX))
+}
+
+/// After it, in the command line of [`relay_engine`], the path of the real engine.
+pub const TO_FLAG: &str = "--relay-to";
+
+/// With it, [`relay_engine`] says of the chat template that it knows no tools, whether it does or not.
+pub const UNTAUGHT_FLAG: &str = "--relay-untaught";
+
 /// The directory that holds this crate's programs, built with the profile and into the target directory of the
 /// running test. Built at most once per process; processes that ask at the same time wait for cargo's own lock.
 pub fn bins() -> &'static Path {

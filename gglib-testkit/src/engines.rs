@@ -11,7 +11,7 @@ use gglib_core::model::{Catalog, ModelName, ModelSpec};
 use gglib_core::ports::{Lease, Residency};
 use gglib_core::retry::BreakerSettings;
 use gglib_runtime::admission::Pool;
-use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher};
+use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, Register};
 use gglib_runtime::memory::Accounts;
 use gglib_runtime::slots::SlotStore;
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,6 +28,8 @@ pub struct Engines {
     pub admission: Settings,
     /// Where slots are saved, if anywhere; change it before [`start`](Self::start).
     pub slots: Option<Arc<SlotStore>>,
+    /// Where engines are entered, if anywhere; change it before [`start`](Self::start).
+    pub register: Option<Register>,
     /// Measures and remembers memory; without it nothing is known of that. Set it before [`start`](Self::start).
     pub accounts: Option<Accounts>,
 }
@@ -62,7 +64,7 @@ impl Engines {
             breaker: BreakerSettings { open_for: Duration::ZERO, ..BreakerSettings::MODEL_LOAD },
             ..Settings::default()
         };
-        Self { models: BTreeMap::new(), launch, admission, slots: None, accounts: None }
+        Self { models: BTreeMap::new(), launch, admission, slots: None, register: None, accounts: None }
     }
 
     /// Adds a model whose engine follows `script`.
@@ -103,6 +105,9 @@ impl Engines {
         let mut launcher = Launcher::new(self.launch.clone()).expect("a directory for sockets can be made");
         if let Some(slots) = &self.slots {
             launcher = launcher.with_slots(Arc::clone(slots));
+        }
+        if let Some(register) = &self.register {
+            launcher = launcher.with_register(register.clone());
         }
         if let Some(accounts) = &self.accounts {
             launcher = launcher.with_accounts(accounts.clone());

@@ -34,7 +34,7 @@ mod wait;
 pub mod wire;
 
 pub use self::{
-    bins::{bins, fake_engine, target_dir},
+    bins::{TO_FLAG, UNTAUGHT_FLAG, bins, fake_engine, relay_engine, target_dir},
     engines::Engines,
     running::Running,
     script::{

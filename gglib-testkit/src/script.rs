@@ -105,9 +105,11 @@ pub struct Launch {
     pub ignores_sigterm: bool,
     /// Starts a child in the same process group that holds standard output and error open and does not end.
     pub leaves_grandchild: bool,
+    /// Answers every `POST` with an error of this status, "Compute error.", while `/health` stays as it is.
+    pub fails_with: Option<u16>,
     /// Statuses of `/health` once loaded; the nth is taken by the nth question, the last repeats. None means 200.
     pub health: Vec<u16>,
-    /// Answers to chat requests that are in order; the nth is taken by the nth of this launch, the last repeats.
+    /// Answers to requests that are in order, for chats and else; the nth is taken by the nth of this launch, the last repeats.
     pub replies: Vec<Reply>,
     /// What it says of its chat template.
     pub template: Template,
@@ -133,6 +135,7 @@ impl Default for Launch {
             end: End::Kill,
             ignores_sigterm: false,
             leaves_grandchild: false,
+            fails_with: None,
             health: vec![200],
             replies: vec![Reply::default()],
             template: Template::WithoutTools,
@@ -280,6 +283,10 @@ pub enum Fault {
     DieAfter(usize),
     /// Never sends a byte.
     HangBeforeHeaders,
+    /// Stops itself (SIGSTOP) without having sent a byte: nothing is answered any more, `/health` included.
+    StopBeforeHeaders,
+    /// Stops itself (SIGSTOP).
+    StopAfter(usize),
     /// Sends nothing more, not even comments.
     HangAfter(usize),
     /// Sends nothing more but comments.

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 
 pub mod admission;
 pub mod proxy;
+pub mod repair;
 pub mod retry;
 pub mod slots;
 pub mod startup;
@@ -29,8 +30,13 @@ pub enum Bench {
     Startup,
     /// The next turn of a conversation after a swap.
     Slots,
-    /// The queue alone.
+    /// The queue: its machine alone, and the pool around it.
     Admission,
+    /// Tool calls of a real model, without repair and with it.
+    Repair {
+        /// Turns of each cell.
+        turns: u32,
+    },
     /// Swaps of two real models, beside the engine's own router mode.
     Swap {
         /// How often each is measured.
@@ -47,6 +53,7 @@ impl Bench {
             Self::Startup => "startup",
             Self::Slots => "slots",
             Self::Admission => "admission",
+            Self::Repair { .. } => "repair",
             Self::Swap { .. } => "swap",
         }
     }
@@ -60,15 +67,20 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
     if cfg!(debug_assertions) {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let build = ["build", "--quiet", "--release", "--package", "gglib-cli", "--package", "xtask"];
-        if !Command::new(&cargo).args(build).current_dir(root).status()?.success() {
+        // With its relay.
+        let testkit =
+            ["--package", "gglib-testkit"].into_iter().filter(|_| matches!(bench, Bench::Repair { .. }));
+        if !Command::new(&cargo).args(build).args(testkit).current_dir(root).status()?.success() {
             bail!("the release build failed");
         }
         let run = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench", bench.name()];
         let mut command = Command::new(&cargo);
         command.args(run).current_dir(root);
-        if let Bench::Swap { rounds } = bench {
-            command.args(["--rounds", &rounds.to_string()]);
-        }
+        match bench {
+            Bench::Swap { rounds } => command.args(["--rounds", &rounds.to_string()]),
+            Bench::Repair { turns } => command.args(["--turns", &turns.to_string()]),
+            _ => &mut command,
+        };
         return Ok(command.status()?.success());
     }
     match bench {
@@ -76,7 +88,8 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
         Bench::Retry => retry::run(),
         Bench::Startup => startup::run(),
         Bench::Slots => slots::run(&std::env::current_exe()?)?,
-        Bench::Admission => admission::run(),
+        Bench::Admission => admission::run(&std::env::current_exe()?)?,
+        Bench::Repair { turns } => repair::run(root, &std::env::current_exe()?, turns)?,
         Bench::Swap { rounds } => swap::run(&std::env::current_exe()?, rounds)?,
     }
     Ok(true)

@@ -44,7 +44,7 @@ enum Task {
         #[command(subcommand)]
         what: What,
     },
-    /// The upstream of `bench proxy`.
+    /// The upstream of `bench proxy` and `bench admission`.
     #[command(hide = true)]
     BenchUpstream {
         /// What `llama-server` would be given.
@@ -92,8 +92,14 @@ enum What {
     Startup,
     /// Time to first token after a swap, with and without saved slots; needs the real engine.
     Slots,
-    /// Microseconds per request that the queue takes, at 1, 100 and 10,000 waiters.
+    /// Microseconds per request that the queue takes, alone and with the pool around it, at 1, 100 and 10,000 waiters.
     Admission,
+    /// Tool calls of a real small model, without repair and with it: how many could be run, and what that costs.
+    Repair {
+        /// Seeded turns of each cell of the table.
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+        turns: u32,
+    },
     /// Two real models of which one fits, beside llama-server's own router mode.
     Swap {
         /// How often each is measured; the median counts.
@@ -167,6 +173,7 @@ fn run(task: &Task) -> Result<bool> {
         Task::Bench { what: What::Startup } => bench::run(&root, Bench::Startup),
         Task::Bench { what: What::Slots } => bench::run(&root, Bench::Slots),
         Task::Bench { what: What::Admission } => bench::run(&root, Bench::Admission),
+        Task::Bench { what: What::Repair { turns } } => bench::run(&root, Bench::Repair { turns: *turns }),
         Task::Bench { what: What::Swap { rounds } } => {
             bench::run(&root, Bench::Swap { rounds: usize::from(*rounds) })
         }

@@ -57,6 +57,8 @@ pub struct Row {
     pub shape: Shape,
     /// Whether the function calls `decide` or `decide_with`.
     pub uses_decide: bool,
+    /// Whether the function only decides that work is done once more, and code elsewhere does it. Of a one-shot alone.
+    pub decision: bool,
     /// Why it exists and why it has this shape.
     pub why: String,
     /// The row's line in the registry, counted from 1.
@@ -86,6 +88,8 @@ struct RawRow {
     item: String,
     shape: String,
     uses_decide: bool,
+    #[serde(default)]
+    decision: bool,
     why: String,
 }
 
@@ -131,11 +135,16 @@ fn parse(text: &str) -> Result<Registry> {
             ),
             _ => {}
         }
+        if raw.decision && shape != Shape::OneShot {
+            let problem = format!("`{item}` is said to be a decision and no one-shot");
+            report(problem, "leave `decision` out: whatever waits or asks the policy does so itself");
+        }
         registry.rows.push(Row {
             path: raw.path,
             item: raw.item,
             shape,
             uses_decide: raw.uses_decide,
+            decision: raw.decision,
             why: raw.why,
             line,
         });
@@ -175,6 +184,7 @@ mod tests {
             item: "T::g".into(),
             shape: Shape::OneShot,
             uses_decide: false,
+            decision: false,
             why: "because".into(),
             line: 10,
         };
@@ -189,7 +199,8 @@ mod tests {
             + &row("g", "backoff", false)
             + &row("h", "one-shot", true)
             + &row("i", "control", true)
-            + &row("i", "control", false).replace("because", " ");
+            + &row("i", "control", false).replace("because", " ")
+            + &row("j", "control", false).replace("why", "decision = true\nwhy");
         assert_eq!(
             problems(&text),
             [
@@ -198,6 +209,7 @@ mod tests {
                 "13: `h` is a one-shot that uses `decide`",
                 "25: `i` has no reason",
                 "25: `i` is registered twice",
+                "31: `j` is said to be a decision and no one-shot",
             ]
         );
     }

@@ -178,3 +178,22 @@ fn an_endpoint_of_another_version_is_shown_as_far_as_it_goes() {
     ");
     at_80_columns(&json!(null));
 }
+
+#[test]
+fn a_change_of_the_configuration_that_is_not_in_effect_is_told_first() {
+    let mut status = idle();
+    status["config"] = json!({ "reloads": 0, "after_restart": ["server.listen", "slots.enabled"],
+        "error": "gglib.toml: line 3: unknown key `admission.stal`; did you mean `admission.stall`?" });
+    let text = render(URL, &status, NOW);
+    let expected = "\
+The changed configuration is not in effect; the one before still is:
+  gglib.toml: line 3: unknown key `admission.stal`; did you mean
+  `admission.stall`?
+
+In effect after a restart: server.listen, slots.enabled
+
+No engine";
+    assert!(text.contains(expected), "{text}");
+    status["config"] = json!({ "reloads": 3, "after_restart": [], "error": null });
+    assert_eq!(render(URL, &status, NOW), render(URL, &idle(), NOW));
+}

@@ -62,10 +62,13 @@ impl Admission {
         // What a retiring engine was started with is not what the model is configured with now.
         if let Some(model) = self.models.get_mut(&engine.model).filter(|_| !engine.retiring) {
             model.moved = now;
-            model.failures = 0;
-            model.reason = None;
             model.measured.loaded(now.saturating_since(engine.launched));
             model.measured.footprint = footprint.or(model.measured.footprint);
+            if model.is_looping() {
+                return;
+            }
+            model.failures = 0;
+            model.reason = None;
             if let Some(permit) = engine.permit.take() {
                 model.breaker.settle(permit, Outcome::Success, now);
             }
@@ -90,8 +93,7 @@ impl Admission {
         let permit = engine.permit.expect("a load that was not cancelled has its permit");
         if failure.out_of_memory && !engine.second_try && !model.queue.is_empty() {
             model.breaker.settle(permit, Outcome::Neutral, now);
-            model.second_try = true;
-            self.evict_the_idle(now, out);
+            self.evict_and_load_again(&engine.model, now, out);
             return;
         }
         model.breaker.settle(permit, Outcome::Failure, now);
@@ -146,14 +148,19 @@ impl Admission {
             self.load_failed(generation, LoadFailure { reason, out_of_memory: false }, now, out);
             return;
         }
-        let Some(engine) = self.take_out(generation, now) else { return };
+        let Some(mut engine) = self.take_out(generation, now) else { return };
         let Some(model) = self.models.get_mut(&engine.model) else { return };
-        if let Stage::Stopping { since } = engine.stage {
-            model.measured.stop.add(now.saturating_since(since));
-        } else {
-            // One that crashes again and again keeps nobody else out.
-            model.behind = self.last_ticket;
-            self.totals.crashes += 1;
+        match engine.stage {
+            Stage::Stopping { since } => model.measured.stop.add(now.saturating_since(since)),
+            Stage::Resident { since } => {
+                // One that crashes again and again keeps nobody else out.
+                model.behind = self.last_ticket;
+                self.totals.crashes += 1;
+                if !engine.retiring {
+                    model.died(&mut engine, since, now);
+                }
+            }
+            Stage::Loading => {}
         }
     }
 
@@ -164,7 +171,14 @@ impl Admission {
         Some(self.engines.swap_remove(index))
     }
 
-    /// Makes all the room that can be made, for a load that has died of memory and is tried once more.
+    /// A load that has died of memory is tried once more, with all the room that can be made.
+    fn evict_and_load_again(&mut self, name: &ModelName, now: Moment, out: &mut Vec<Command>) {
+        if let Some(model) = self.models.get_mut(name) {
+            model.second_try = true;
+        }
+        self.evict_the_idle(now, out);
+    }
+
     fn evict_the_idle(&mut self, now: Moment, out: &mut Vec<Command>) {
         for index in 0..self.engines.len() {
             let engine = &self.engines[index];

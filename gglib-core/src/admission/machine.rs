@@ -53,7 +53,7 @@ impl Admission {
             Event::Release { lease } => self.release(lease, now),
             Event::Loaded { generation, footprint } => self.loaded(generation, footprint, now),
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
-            Event::Condemn { generation } => self.stop(generation, Urgency::Immediate, now, out),
+            Event::Condemn { generation } => self.condemn(generation, now, out),
             Event::Ended { generation } => self.ended(generation, now, out),
             Event::Estimated { model, footprint } => self.estimated(&model, footprint),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
@@ -63,6 +63,7 @@ impl Admission {
             Event::Drain => self.drain(out),
             Event::Tick => {}
         }
+        self.end_probations(now);
         self.expire(now, out);
         self.advance(now, out);
     }
@@ -75,14 +76,37 @@ impl Admission {
     /// Whether whoever comes now for the model would be the one for whom it is to be launched: the moment to look at
     /// its file.
     pub fn is_launch_due(&self, name: &ModelName, now: Moment) -> bool {
-        self.turn_away(name, now).is_none()
+        self.turn_away(name, 0, now).is_none()
             && self.models.get(name).is_some_and(|model| model.queue.is_empty())
             && !self.engine_of(name).is_some_and(Engine::stays)
     }
 
+    /// Whether a newcomer behind `ahead` others, who are to come before it, is refused at once, and when it may come
+    /// again.
+    pub fn turn_away(
+        &self,
+        name: &ModelName,
+        ahead: usize,
+        now: Moment,
+    ) -> Option<(Refusal, Option<Duration>)> {
+        if self.draining {
+            return Some((Refusal::Draining, None));
+        }
+        let Some(model) = self.models.get(name) else { return Some((Refusal::NotConfigured, None)) };
+        let limit = self.settings.queue;
+        let waiting = model.queue.len() + ahead;
+        if waiting >= limit {
+            // Not when the first place becomes free: a whole crowd is told the same, and that is one place for all.
+            return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, now)));
+        }
+        // Whoever comes during the probe waits for its outcome.
+        let retry_at = model.breaker.retry_at(now).filter(|_| self.engine_of(name).is_none())?;
+        Some((model.breaker_open(), Some(retry_at.saturating_since(now))))
+    }
+
     fn arrive(&mut self, ticket: Ticket, name: &ModelName, now: Moment, out: &mut Vec<Command>) {
         self.last_ticket = self.last_ticket.max(ticket);
-        if let Some((refusal, retry_after)) = self.turn_away(name, now) {
+        if let Some((refusal, retry_after)) = self.turn_away(name, 0, now) {
             out.push(Command::Refuse { ticket, refusal, retry_after });
         } else if let Some(model) = self.models.get_mut(name) {
             if model.queue.is_empty() {
@@ -91,23 +115,6 @@ impl Admission {
             }
             model.queue.push(Waiter { ticket, since: now });
         }
-    }
-
-    /// Whether a newcomer is refused at once, and when it may come again.
-    fn turn_away(&self, name: &ModelName, now: Moment) -> Option<(Refusal, Option<Duration>)> {
-        if self.draining {
-            return Some((Refusal::Draining, None));
-        }
-        let Some(model) = self.models.get(name) else { return Some((Refusal::NotConfigured, None)) };
-        let limit = self.settings.queue;
-        let waiting = model.queue.len();
-        if waiting >= limit {
-            // Not when the first place becomes free: a whole crowd is told the same, and that is one place for all.
-            return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, now)));
-        }
-        // Whoever comes during the probe waits for its outcome.
-        let retry_at = model.breaker.retry_at(now).filter(|_| self.engine_of(name).is_none())?;
-        Some((model.breaker_open(), Some(retry_at.saturating_since(now))))
     }
 
     fn leave(&mut self, ticket: Ticket) {

@@ -20,6 +20,8 @@ pub(super) struct Model {
     pub(super) breaker: CircuitBreaker,
     /// The failed loads since the last good one.
     pub(super) failures: u32,
+    /// How many of its engines in a row have died soon after they were ready.
+    pub(super) short_lives: u32,
     /// Why the last load failed.
     pub(super) reason: Option<Arc<str>>,
     /// When its queue last moved, or its engine became ready.
@@ -42,6 +44,7 @@ impl Model {
             measured: Measured::default(),
             breaker: CircuitBreaker::new(breaker),
             failures: 0,
+            short_lives: 0,
             reason: None,
             moved: Moment::ORIGIN,
             behind: Ticket(0),

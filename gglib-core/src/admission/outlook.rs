@@ -21,6 +21,9 @@ pub struct Outlook {
     pub estimate: Option<Duration>,
     /// What is waited for.
     pub phase: WaitPhase,
+    /// How much of the load is done, in percent below 100, if it takes as long as the loads before it. `None` in other
+    /// phases, and until a load of the model has been measured.
+    pub percent: Option<u8>,
 }
 
 /// What a request waits for.
@@ -55,19 +58,22 @@ impl Admission {
         Some(self.outlook_at(&name, rank, now))
     }
 
-    /// How the wait of a request for `name` would stand that came at `now`; `None` if nobody configured it.
-    pub fn outlook_for(&self, name: &ModelName, now: Moment) -> Option<Outlook> {
-        let rank = self.models.get(name)?.queue.len();
+    /// How the wait of a request for `name` would stand that came at `now`, behind `ahead` others that are to come
+    /// before it; `None` if nobody configured it.
+    pub fn outlook_for(&self, name: &ModelName, ahead: usize, now: Moment) -> Option<Outlook> {
+        let rank = self.models.get(name)?.queue.len() + ahead;
         Some(self.outlook_at(name, rank, now))
     }
 
     pub(super) fn outlook_at(&self, name: &ModelName, rank: usize, now: Moment) -> Outlook {
-        let phase = match self.engine_of(name).filter(|engine| engine.stays()) {
-            Some(engine) if engine.is_loading() => WaitPhase::Loading,
-            Some(engine) if !engine.stands_aside(now) => WaitPhase::Place,
-            _ => WaitPhase::Turn,
+        let (phase, percent) = match self.engine_of(name).filter(|engine| engine.stays()) {
+            Some(engine) if engine.is_loading() => {
+                (WaitPhase::Loading, self.models.get(name).and_then(|model| engine.percent(model, now)))
+            }
+            Some(engine) if !engine.stands_aside(now) => (WaitPhase::Place, None),
+            _ => (WaitPhase::Turn, None),
         };
-        Outlook { position: rank + 1, estimate: self.estimate(name, rank, now), phase }
+        Outlook { position: rank + 1, estimate: self.estimate(name, rank, now), phase, percent }
     }
 
     /// How long whoever has `rank` others before it in the model's queue still waits.
@@ -148,6 +154,13 @@ impl Engine {
     /// What is left of a load; `None` when no load of the model has been measured.
     fn until_ready(&self, model: &Model, now: Moment) -> Option<Duration> {
         Some(model.measured.load.value()?.saturating_sub(now.saturating_since(self.launched)))
+    }
+
+    /// How much of a load is done, by the loads before it.
+    fn percent(&self, model: &Model, now: Moment) -> Option<u8> {
+        let (load, elapsed) = (model.measured.load.value()?, now.saturating_since(self.launched));
+        let percent = elapsed.as_nanos().saturating_mul(100).checked_div(load.as_nanos()).unwrap_or(99);
+        Some(u8::try_from(percent).unwrap_or(99).min(99))
     }
 
     /// Until the last of the present leases is back.

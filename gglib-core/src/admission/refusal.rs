@@ -24,10 +24,10 @@ pub enum Refusal {
         /// What happened, with the engine's last words.
         reason: Arc<str>,
     },
-    /// Recent loads of the model failed; the next one is tried when the pause is over.
+    /// Recent loads of the model failed, or its engines did not last; the next one is tried when the pause is over.
     #[error("the model could not be loaded ({failures} in a row failed), and the next load waits: {reason}")]
     BreakerOpen {
-        /// Failed loads in a row.
+        /// Failed loads, or engines that did not last, in a row.
         failures: u32,
         /// Why the last one failed, with the engine's last words.
         reason: Arc<str>,

@@ -56,7 +56,7 @@ impl Admission {
             match self.models.get(&engine.model) {
                 Some(model) if model.profile.revision == engine.profile.revision => {
                     engine.profile = Profile { parallel: engine.profile.parallel, ..model.profile.clone() };
-                    engine.charge = engine.measured.or(model.footprint()).unwrap_or_default();
+                    engine.charge = engine.measured.or(model.footprint()).unwrap_or(engine.charge);
                 }
                 _ => engine.retiring = true,
             }

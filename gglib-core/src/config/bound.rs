@@ -10,15 +10,22 @@ use super::{Admission, Config, Recovery, Timeouts};
 /// engine's own error (10 s).
 const BEYOND: Duration = Duration::from_secs(30);
 
+/// The longest look at a model's file, before a request enters the queue for its launch. Files of several models are looked
+/// at one after the other.
+pub const MODEL_LOOK: Duration = Duration::from_secs(2);
+
 /// The longest that a request can take, from its first byte to the last one of its answer, and what it is made of.
 ///
 /// It holds whatever the engine does, for a client that sends its body and reads its answer without delay.
 ///
 /// ```text
 /// bound = min( timeouts.request,
-///              waits × admission.max_wait + attempts × (timeouts.total + 30 s) + count )
+///              waits × (admission.max_wait + models × 2 s) + attempts × (timeouts.total + 30 s) + count )
 /// ```
 ///
+/// `admission.max_wait` is from the entrance into the queue to the lease, whatever happens meanwhile: it holds the stop of
+/// another engine with the saving of its slots (15 s at most), the return of its memory, and the load with the restoring of
+/// slots (15 s at most). Before the entrance the model's file is looked at, perhaps behind those of all other `models`.
 /// A request waits for an engine once, and once more for each recovery that relaunches one (`recovery.relaunch`,
 /// `recovery.continue_streams`); it is attempted after each wait, and once more on a second connection. `count` is the
 /// time that the engine of a continuation has to count the delivered tokens, `timeouts.response_headers`.
@@ -42,14 +49,15 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The bound of these settings.
-    pub fn of(timeouts: &Timeouts, admission: &Admission, recovery: &Recovery) -> Self {
+    /// The bound of these settings, with so many models.
+    pub fn of(timeouts: &Timeouts, admission: &Admission, recovery: &Recovery, models: usize) -> Self {
         let continuation = u32::from(recovery.continue_streams);
         let waits = 1 + u32::from(recovery.relaunch) + continuation;
         let attempts = waits + 1;
+        let looks = MODEL_LOOK.saturating_mul(u32::try_from(models).unwrap_or(u32::MAX));
         let attempt = timeouts.total.saturating_add(BEYOND);
         let parts = [
-            admission.max_wait.saturating_mul(waits),
+            admission.max_wait.saturating_add(looks).saturating_mul(waits),
             attempt.saturating_mul(attempts),
             timeouts.response_headers.saturating_mul(continuation),
         ];
@@ -69,7 +77,7 @@ impl fmt::Display for Bound {
 impl Config {
     /// The longest that a request can take.
     pub fn bound(&self) -> Bound {
-        Bound::of(&self.timeouts, &self.admission, &self.recovery)
+        Bound::of(&self.timeouts, &self.admission, &self.recovery, self.models.len())
     }
 }
 
@@ -100,6 +108,12 @@ mod tests {
         assert_eq!(with(""), (3, 4, 3 * 600 + 4 * 630 + 30));
         assert_eq!(with("continue_streams = false"), (2, 3, 2 * 600 + 3 * 630));
         assert_eq!(with("continue_streams = false\nrelaunch = false"), (1, 2, 600 + 2 * 630));
+    }
+
+    #[test]
+    fn each_wait_may_begin_behind_a_look_at_the_files_of_all_models() {
+        let text = "[timeouts]\nrequest = \"9h\"\ntotal = \"10m\"\n[models.a]\npath = \"a\"\n[models.b]\npath = \"b\"";
+        assert_eq!(bound(text).total.as_secs(), 3 * (600 + 2 * 2) + 4 * 630 + 30);
     }
 
     #[test]

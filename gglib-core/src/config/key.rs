@@ -189,9 +189,14 @@ pub const KEYS: &[Key] = &[
         "timeouts.first_content",
         Kind::Duration,
         "\"300s\"",
-        "Of one attempt: without progress before the first content; prompt processing counts as progress.",
+        "Of one attempt: without progress before the first content; prompt processing counts as progress. An engine that gets on with nothing for so long is replaced.",
     ),
-    key("timeouts.idle", Kind::Duration, "\"60s\"", "Of one attempt: between two pieces of content."),
+    key(
+        "timeouts.idle",
+        Kind::Duration,
+        "\"60s\"",
+        "Of one attempt: between two pieces of content. An engine that gets on with nothing for so long is replaced.",
+    ),
     key("timeouts.total", Kind::Duration, "\"30m\"", "Of one attempt: altogether."),
     key("timeouts.request", Kind::Duration, "\"45m\"", "Of a request: all waits and attempts together."),
     key(

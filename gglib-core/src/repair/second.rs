@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::assess::Broken;
 use super::grammar;
+use super::told::in_words;
 use super::tools::Tools;
 use crate::api::body::{BodyError, JsonObject};
 
@@ -15,7 +16,7 @@ pub enum Form {
     /// `tool_choice: "required"`: the engine's chat template knows tools, and its own grammar will hold.
     Required,
     /// A grammar of ours, made from the schemas: the template knows no tools, and the engine then ignores
-    /// `tool_choice`. The call comes as text.
+    /// `tool_choice`. The tools, and what was called before, are told as text, and so the call comes.
     Grammar,
 }
 
@@ -62,7 +63,7 @@ impl Form {
 /// replaced. The answer is a stream that ends with its usage.
 ///
 /// llama-server refuses a grammar beside `tools`, so these go when ours is sent, with whatever else would constrain
-/// the text. A turn of one call is asked for one: small models do not stop by themselves.
+/// the text; what the template would have left out is in the messages then. A turn of one call is asked for one: small models do not stop by themselves.
 ///
 /// # Errors
 /// `body` is not one JSON object.
@@ -78,6 +79,10 @@ pub fn second_body(body: Bytes, broken: &Broken, tools: &Tools, form: Form) -> R
             }
         }
         Form::Grammar => {
+            let messages = body.raw_member("messages").zip(body.raw_member("tools"));
+            if let Some(messages) = messages.and_then(|(messages, tools)| in_words(messages, tools)) {
+                body.set("messages", messages);
+            }
             for member in ["tools", "tool_choice", "parallel_tool_calls", "response_format", "json_schema"] {
                 if body.raw_member(member).is_some() {
                     body.set(member, Value::Null);

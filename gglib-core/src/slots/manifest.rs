@@ -9,7 +9,7 @@ use super::{Key, Remembered};
 use crate::model::ModelName;
 
 /// The version of the manifest's form. One of another version is not read.
-pub const MANIFEST_VERSION: u64 = 1;
+pub const MANIFEST_VERSION: u64 = 2;
 
 const EXTENSION: &str = ".kv";
 
@@ -20,6 +20,18 @@ const EXTENSION: &str = ".kv";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     entries: Vec<Entry>,
+    switched_off: Vec<SwitchedOff>,
+}
+
+/// A model whose slots are of no use, as long as its key is this one: another build or file may do better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchedOff {
+    /// The model's name.
+    #[serde(serialize_with = "write_name", deserialize_with = "read_name")]
+    pub model: ModelName,
+    /// What was found not to work.
+    pub key: Key,
 }
 
 /// One saved slot.
@@ -73,6 +85,7 @@ struct Version {
 struct Wire {
     version: u64,
     entries: Vec<Entry>,
+    switched_off: Vec<SwitchedOff>,
 }
 
 impl Manifest {
@@ -85,7 +98,8 @@ impl Manifest {
         if version != MANIFEST_VERSION {
             return Err(ManifestError::Foreign { found: version });
         }
-        let Wire { entries, .. } = serde_json::from_slice(bytes).map_err(ManifestError::Malformed)?;
+        let Wire { entries, switched_off, .. } =
+            serde_json::from_slice(bytes).map_err(ManifestError::Malformed)?;
         let (mut files, mut slots) = (BTreeSet::new(), BTreeSet::new());
         for entry in &entries {
             if !files.insert(entry.file) {
@@ -97,7 +111,7 @@ impl Manifest {
                 });
             }
         }
-        Ok(Self { entries })
+        Ok(Self { entries, switched_off })
     }
 
     /// The manifest's bytes.
@@ -105,7 +119,8 @@ impl Manifest {
     /// # Panics
     /// Never: names, numbers and texts are JSON.
     pub fn encode(&self) -> Vec<u8> {
-        let wire = Wire { version: MANIFEST_VERSION, entries: self.entries.clone() };
+        let Self { entries, switched_off } = self.clone();
+        let wire = Wire { version: MANIFEST_VERSION, entries, switched_off };
         serde_json::to_vec_pretty(&wire).expect("names, numbers and texts are JSON")
     }
 
@@ -130,6 +145,26 @@ impl Manifest {
         let replaced = self.entries.iter().position(same).map(|at| self.entries.remove(at));
         self.entries.push(entry);
         replaced
+    }
+
+    /// The models that are switched off.
+    pub fn switched_off(&self) -> impl Iterator<Item = &ModelName> {
+        self.switched_off.iter().map(|off| &off.model)
+    }
+
+    /// Nothing of the model is to be saved or restored as long as its key is this one. Returns what was saved of it.
+    pub fn switch_off(&mut self, off: SwitchedOff) -> Vec<Entry> {
+        let gone = self.remove(|entry| entry.model == off.model);
+        self.switched_off.retain(|old| old.model != off.model);
+        self.switched_off.push(off);
+        gone
+    }
+
+    /// Whether the model is switched off with this key. If it was with another one, it is not any more.
+    pub fn stays_off(&mut self, model: &ModelName, key: &Key) -> bool {
+        let holds = |off: &SwitchedOff| off.key.difference(key).is_none();
+        self.switched_off.retain(|off| off.model != *model || holds(off));
+        self.switched_off.iter().any(|off| off.model == *model)
     }
 
     /// Takes out every entry that `unwanted` holds for.
@@ -196,6 +231,8 @@ mod tests {
 
     fn manifest(sizes: &[u64]) -> Manifest {
         let mut manifest = Manifest::default();
+        let off = entry("off", 0, 0, 0);
+        manifest.switch_off(SwitchedOff { model: off.model, key: off.key });
         for (file, bytes) in (0..).zip(sizes) {
             manifest.put(entry(&format!("m{file}"), 0, file, *bytes));
         }
@@ -205,6 +242,23 @@ mod tests {
     #[test]
     fn its_form_is_stable() {
         insta::assert_snapshot!(String::from_utf8(manifest(&[33_570_300]).encode()).unwrap());
+    }
+
+    #[test]
+    fn a_model_is_switched_off_until_its_key_is_another_one() {
+        let mut manifest = manifest(&[1, 2]);
+        let key = entry("m0", 0, 0, 1).key;
+        let other = Key { build: "b2".to_owned(), ..key.clone() };
+        let off = |key: &Key| SwitchedOff { model: ModelName::new("m0"), key: key.clone() };
+        let gone = manifest.switch_off(off(&other));
+        assert_eq!((gone.len(), manifest.entries().len()), (1, 1), "what was saved of it goes");
+        manifest.switch_off(off(&key));
+        assert_eq!(manifest.switched_off().count(), 2, "the other one was before");
+        let mut manifest = Manifest::decode(&manifest.encode()).unwrap();
+        assert!(manifest.stays_off(&ModelName::new("m0"), &key));
+        assert!(!manifest.stays_off(&ModelName::new("m1"), &key));
+        assert!(!manifest.stays_off(&ModelName::new("m0"), &other), "another build may do better");
+        assert!(!manifest.stays_off(&ModelName::new("m0"), &key), "and is asked from now on");
     }
 
     #[test]
@@ -234,9 +288,9 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_refused_with_a_reason() {
         let error = |text: &str| Manifest::decode(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(error(r#"{"version":2,"slots":{}}"#), "it has version 2, and this gglib reads 1");
+        assert_eq!(error(r#"{"version":1,"slots":{}}"#), "it has version 1, and this gglib reads 2");
         assert!(error("").starts_with("it is not a list of saved slots: "));
-        assert!(error(r#"{"version":1,"entries":[],"more":1}"#).contains("unknown field"));
+        assert!(error(r#"{"version":2,"entries":[],"switched_off":[],"more":1}"#).contains("unknown field"));
         let mut twice = manifest(&[1, 2]);
         twice.entries[1].file = 0;
         assert_eq!(error(str::from_utf8(&twice.encode()).unwrap()), "it lists 0.kv twice");

@@ -126,6 +126,11 @@ impl Verdicts {
         self.switched_off.insert(model);
     }
 
+    /// The model may be tried again.
+    pub fn switch_on(&mut self, model: &ModelName) {
+        self.switched_off.remove(model);
+    }
+
     /// Whether the model has been switched off.
     pub fn is_switched_off(&self, model: &ModelName) -> bool {
         self.switched_off.contains(model)

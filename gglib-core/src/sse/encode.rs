@@ -12,7 +12,7 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
 /// The comment for a client whose request waits for an engine: [`KEEP_ALIVE`] with its place in the queue, what it waits
-/// for, and the seconds that this still takes, rounded up, if that can be told.
+/// for, how much of a load is done, and the seconds that the wait still takes, rounded up, if that can be told.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,16 +23,21 @@ pub const DONE: &[u8] = b"data: [DONE]\n\n";
 ///     position: 3,
 ///     estimate: Some(Duration::from_millis(11_200)),
 ///     phase: WaitPhase::Loading,
+///     percent: Some(40),
 /// };
-/// assert_eq!(encode::waiting(outlook), ": keep-alive waiting position=3 phase=loading estimate_s=12\n\n");
-/// let outlook = Outlook { estimate: None, ..outlook };
+/// assert_eq!(
+///     encode::waiting(outlook),
+///     ": keep-alive waiting position=3 phase=loading percent=40 estimate_s=12\n\n"
+/// );
+/// let outlook = Outlook { estimate: None, percent: None, ..outlook };
 /// assert_eq!(encode::waiting(outlook), ": keep-alive waiting position=3 phase=loading\n\n");
 /// ```
 pub fn waiting(outlook: Outlook) -> Bytes {
-    let Outlook { position, estimate, phase } = outlook;
+    let Outlook { position, estimate, phase, percent } = outlook;
+    let percent = percent.map_or_else(String::new, |percent| format!(" percent={percent}"));
     let estimate = estimate
         .map_or_else(String::new, |estimate| format!(" estimate_s={}", estimate.as_millis().div_ceil(1000)));
-    format!(": keep-alive waiting position={position} phase={}{estimate}\n\n", phase.as_str()).into()
+    format!(": keep-alive waiting position={position} phase={}{percent}{estimate}\n\n", phase.as_str()).into()
 }
 
 /// One event that carries `payload`; a payload of several lines becomes several `data` fields.

@@ -127,7 +127,7 @@ impl Desk {
     }
 
     pub(crate) fn outlook_for(&self, model: &str) -> Option<Outlook> {
-        self.machine.outlook_for(&ModelName::new(model), self.now)
+        self.machine.outlook_for(&ModelName::new(model), 0, self.now)
     }
 }
 

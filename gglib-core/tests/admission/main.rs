@@ -1,5 +1,6 @@
 //! The admission queue: its rules one by one, and its invariants over random sequences of events.
 
+mod crashes;
 mod desk;
 mod failures;
 mod fairness;

@@ -6,7 +6,12 @@ use gglib_core::model::ModelName;
 use crate::desk::{Desk, seconds, settings};
 
 fn outlook(position: usize, estimate: Option<u64>, phase: WaitPhase) -> Outlook {
-    Outlook { position, estimate: estimate.map(seconds), phase }
+    Outlook { position, estimate: estimate.map(seconds), phase, percent: None }
+}
+
+/// The same while a load is so far.
+fn loading(position: usize, estimate: u64, percent: u8) -> Outlook {
+    Outlook { percent: Some(percent), ..outlook(position, Some(estimate), WaitPhase::Loading) }
 }
 
 /// A desk at which a load of `a` takes 30 s and a request 8 s; its engine is being loaded for t2.
@@ -43,9 +48,9 @@ fn a_load_in_progress_and_those_ahead_make_the_estimate() {
     }
     desk.later(10);
     let at = |desk: &Desk, ticket| desk.outlook(ticket).unwrap().estimate.unwrap().as_secs();
-    assert_eq!(desk.outlook(2), Some(outlook(1, Some(20), WaitPhase::Loading)));
-    assert_eq!(desk.outlook(5), Some(outlook(4, Some(28), WaitPhase::Loading)), "the second round of two");
-    assert_eq!(desk.outlook_for("a"), Some(outlook(5, Some(36), WaitPhase::Loading)));
+    assert_eq!(desk.outlook(2), Some(loading(1, 20, 33)));
+    assert_eq!(desk.outlook(5), Some(loading(4, 28, 33)), "the second round of two");
+    assert_eq!(desk.outlook_for("a"), Some(loading(5, 36, 33)));
     desk.later(20);
     desk.loaded(2);
     desk.later(3);

@@ -24,8 +24,13 @@ pub(crate) enum Step {
     Condemn(usize),
     Stale(usize),
     Wait(u64),
+    /// The model's file says that its engine will take so many GiB.
+    Estimate(usize, u64),
+    /// The model's file cannot be loaded.
+    Spoil(usize),
+    Preload,
     Unload(usize),
-    Configure(usize),
+    Configure(usize, Change),
     Drain,
 }
 
@@ -36,9 +41,22 @@ pub(crate) enum Memory {
     Enough,
 }
 
+/// What is different in a new configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The model is started in another way.
+    Revision,
+    /// The model is no longer configured, or is so again.
+    Presence,
+    /// The model stays once it is there, or does so no longer.
+    Pin,
+    /// So many GiB less, or a slot less.
+    Bounds(u64),
+}
+
 /// A step from a random number; as numbers, steps are cheap to make and to shrink.
 fn step(number: u32) -> Step {
-    let (kind, which) = (number % 64, (number / 64) as usize);
+    let (kind, which) = (number % 72, (number / 72) as usize);
     match kind {
         0..18 => Step::Arrive(which),
         18..21 => Step::Leave(which),
@@ -53,9 +71,15 @@ fn step(number: u32) -> Step {
         52..54 => Step::Stale(which),
         54..61 => Step::Wait(which as u64 % 64),
         61 => Step::Wait(which as u64 % 700),
-        62 => Step::Unload(which),
-        _ if which.is_multiple_of(8) => Step::Drain,
-        _ => Step::Configure(which),
+        62..64 => Step::Estimate(which, which as u64 / 8 % 7),
+        64..66 => Step::Spoil(which),
+        66 => Step::Preload,
+        67 => Step::Unload(which),
+        68 => Step::Configure(which, Change::Revision),
+        69 => Step::Configure(which, Change::Presence),
+        70 => Step::Configure(which, Change::Pin),
+        _ if which.is_multiple_of(4) => Step::Drain,
+        _ => Step::Configure(which, Change::Bounds(which as u64 / 4 % 4)),
     }
 }
 

@@ -97,6 +97,20 @@ fn a_smaller_budget_counts_at_once() {
 }
 
 #[test]
+fn an_engine_of_a_model_that_was_removed_and_is_back_still_takes_what_it_takes() {
+    let bounds = Settings { max_resident: 2, budget: gib(6), ..settings() };
+    let mut desk = Desk::with(bounds, &[("a", sized(4)), ("b", sized(4))]);
+    desk.arrive("a");
+    desk.loaded(1);
+    let b = ("b", sized(4));
+    desk.tell(configure(bounds, std::slice::from_ref(&b)));
+    desk.tell(configure(bounds, &[("a", revision(0)), b]));
+    assert_eq!(desk.arrive("b"), "", "nothing is known of a, but its engine is there");
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.ended(1), "launch b as g2");
+}
+
+#[test]
 fn a_model_that_is_added_may_be_preloaded() {
     let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[]);
     let preload = Profile { preload: true, ..Profile::default() };

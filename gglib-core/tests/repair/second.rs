@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use gglib_core::repair::{Form, Verdict, assess, second_body};
+use serde_json::{Value, json};
 
 use crate::{AUTO, Members, tools, turn};
 
@@ -52,4 +53,56 @@ fn the_engine_says_itself_which_form_it_needs() {
     assert_eq!(caps(true, false), Form::Required);
     assert_eq!(caps(false, true), Form::Required);
     assert_eq!(Form::of(b"proxy error"), Form::Required);
+}
+
+#[test]
+fn a_model_whose_template_knows_no_tools_is_told_of_them_and_of_what_was_called() {
+    let call = |name: &str, arguments: &str| json!({ "id": "1", "type": "function", "function": { "name": name, "arguments": arguments } });
+    let result = |content: Value| json!({ "role": "tool", "tool_call_id": "1", "content": content });
+    let told = |messages: Value| -> Value {
+        let tool = json!({ "type": "function", "function": { "name": "ping" } });
+        let body = json!({ "messages": messages, "tools": [tool] }).to_string();
+        let Verdict::Broken(broken) = assess(&turn(&[("ping", "[")], "stop"), &tools(AUTO), &Members) else {
+            panic!("not broken")
+        };
+        let body = second_body(Bytes::from(body), &broken, &tools(AUTO), Form::Grammar).unwrap();
+        serde_json::from_slice::<Value>(&body).unwrap()["messages"].take()
+    };
+    let description = "# Tools\n\nThese functions may be called:\n<tools>\n\
+        {\"type\":\"function\",\"function\":{\"name\":\"ping\"}}\n</tools>\n\n\
+        A call is a JSON object with the name of the function and its arguments:\n\
+        <tool_call>{\"name\":<function>,\"arguments\":<object>}</tool_call>";
+    let user = json!({ "role": "user", "content": "Hi" });
+
+    let earlier = json!([
+        { "role": "system", "content": "Be brief." },
+        user,
+        { "role": "assistant", "content": null, "tool_calls": [call("ping", "{ \"a\" : 1.50 }"), call("ping", "{}")] },
+        result(json!("one")),
+        result(json!([{ "type": "text", "text": "two" }])),
+        { "role": "assistant", "content": "And:", "tool_calls": [call("ping", "torn")] },
+        result(Value::Null),
+    ]);
+    let written =
+        |arguments: &str| format!("<tool_call>{{\"name\":\"ping\",\"arguments\":{arguments}}}</tool_call>");
+    let response = |text: &str| format!("<tool_response>\n{text}\n</tool_response>");
+    assert_eq!(
+        told(earlier),
+        json!([
+            { "role": "system", "content": format!("Be brief.\n\n{description}") },
+            user,
+            { "role": "assistant", "content": format!("{}\n{}", written("{\"a\":1.50}"), written("{}")) },
+            { "role": "user", "content": format!("{}\n{}", response("one"), response("two")) },
+            { "role": "assistant", "content": format!("And:\n{}", written("\"torn\"")) },
+            { "role": "user", "content": response("") },
+        ])
+    );
+    // A system message is made where there is none; one in parts gets another part.
+    assert_eq!(told(json!([user])), json!([{ "role": "system", "content": description }, user]));
+    let parts = json!([{ "role": "developer", "content": [{ "type": "text", "text": "x" }] }]);
+    assert_eq!(told(parts)[0]["content"][1], json!({ "type": "text", "text": description }));
+    // What is not as the protocol says is the engine's to judge.
+    for odd in [json!("x"), json!([{ "role": "assistant", "tool_calls": 1 }])] {
+        assert_eq!(told(odd.clone()), odd);
+    }
 }

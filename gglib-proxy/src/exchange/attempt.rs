@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Identity, Probe, StreamState};
 use gglib_core::api::error::{ApiError, ErrorCode};
@@ -11,6 +11,7 @@ use gglib_core::slots::{Conversation, PromptCounts};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode};
+use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,6 +22,7 @@ use crate::app::{App, Settings};
 use crate::metrics::AnswerMeter;
 use crate::own_chunk;
 use crate::request::ChatRequest;
+use crate::route::Route;
 
 /// How many chunks without content are held back. An engine sends two or three before its content.
 const HELD: usize = 64;
@@ -75,20 +77,13 @@ impl<'a, S: Sink> Attempt<'a, S> {
             processed: 0,
             reads_prompt: false,
             held: Vec::new(),
-            has_role: false,
+            has_role: request.route != Route::Chat,
             counts: None,
         }
     }
 
     pub(super) async fn run(mut self) -> Result<(), Failure> {
-        if let Some(witness) = self.witness {
-            witness.asked(self.lease.generation());
-        }
-        let response = self.send().await?;
-        if response.status() != StatusCode::OK {
-            return Err(Failure::Answered(answered::to_error(response, &self.settings.retry).await));
-        }
-        let mut body = response.into_body();
+        let mut body = self.body().await?;
         let mut events = Decoder::default();
         self.progress = Instant::now();
         while let Some(bytes) = self.next_bytes(&mut body).await? {
@@ -107,8 +102,42 @@ impl<'a, S: Sink> Attempt<'a, S> {
         self.verdict()
     }
 
+    /// Like [`run`](Self::run), of an answer that is no stream: handed on as it is, when all of it has come.
+    pub(super) async fn run_whole(mut self) -> Result<(), Failure> {
+        let mut body = self.body().await?;
+        let mut whole = BytesMut::new();
+        self.progress = Instant::now();
+        while let Some(bytes) = self.next_bytes(&mut body).await? {
+            whole.extend_from_slice(&bytes);
+            self.progress = Instant::now();
+            self.presence.advance(self.progress);
+        }
+        if serde_json::from_slice::<IgnoredAny>(&whole).is_err() {
+            let error = ApiError::new(ErrorCode::UpstreamIncomplete, "the engine's answer is not whole");
+            return Err(Failure::Incomplete { error, committed: false });
+        }
+        self.meter.used(&whole);
+        self.meter.answered();
+        self.lease.worked();
+        Ok(self.sink.chunk(whole.freeze()).await?)
+    }
+
+    /// What the engine answers, if that is no error.
+    async fn body(&self) -> Result<ByteStream, Failure> {
+        if let Some(witness) = self.witness {
+            witness.asked(self.lease.generation());
+        }
+        let response = self.send().await?;
+        let status = response.status();
+        if status == StatusCode::OK {
+            return Ok(response.into_body());
+        }
+        let error = answered::to_error(response, &self.settings.retry).await;
+        Err(self.answered(status, error))
+    }
+
     async fn send(&self) -> Result<Response<ByteStream>, Failure> {
-        let request = Request::post("/v1/chat/completions")
+        let request = Request::post(self.request.route.path())
             .header(CONTENT_TYPE, "application/json")
             .body(self.request.body.clone())
             .expect("a constant head is valid");
@@ -116,12 +145,12 @@ impl<'a, S: Sink> Attempt<'a, S> {
         let total = self.started + timeouts.total;
         let mut sent = self.lease.upstream().send(request);
         let mut limit = timeouts.connect + timeouts.response_headers;
-        let mut head = timeout_at((self.started + limit).min(total), &mut sent).await;
+        let mut since = self.started;
+        let mut head = timeout_at((since + limit).min(total), &mut sent).await;
         if head.is_err() && self.lease.confirm().await == Liveness::Alive {
             // It is busy: the head comes with the first result, and that waits for the batch that the engine is
             // at, be it of a request whose client has left.
             limit = limit.max(timeouts.first_content);
-            let mut since = self.started;
             loop {
                 head = timeout_at((since + limit).min(total), &mut sent).await;
                 if head.is_ok() || !self.is_queued(since) {
@@ -130,10 +159,11 @@ impl<'a, S: Sink> Attempt<'a, S> {
                 since = Instant::now();
             }
         }
-        match head {
-            Ok(sent) => sent.map_err(|error| Failure::Broken { error, committed: false }),
-            Err(_) => Err(self.silent(ErrorCode::TimeoutResponseHeaders, "the engine did not answer", limit)),
-        }
+        let Ok(sent) = head else {
+            let what = "the engine did not answer";
+            return Err(self.silent(ErrorCode::TimeoutResponseHeaders, what, limit, since));
+        };
+        sent.map_err(|error| Failure::Broken { error, committed: false })
     }
 
     /// The next piece of the body; `None` at its end.
@@ -161,9 +191,10 @@ impl<'a, S: Sink> Attempt<'a, S> {
                 _ if self.state.is_whole() => Ok(None),
                 Ok(Some(Err(error))) => Err(Failure::Broken { error, committed: self.is_committed() }),
                 Err(_) if Instant::now() >= total => {
-                    Err(self.silent(ErrorCode::TimeoutTotal, "the answer was not complete", timeouts.total))
+                    let what = "the answer was not complete";
+                    Err(self.silent(ErrorCode::TimeoutTotal, what, timeouts.total, self.progress))
                 }
-                Err(_) => Err(self.silent(code, what, limit)),
+                Err(_) => Err(self.silent(code, what, limit, self.progress)),
             };
         }
     }
@@ -186,7 +217,8 @@ impl<'a, S: Sink> Attempt<'a, S> {
             }
         };
         let frame = self.state.observe(&data).map_err(|error| {
-            Failure::Answered(answered::with_advice(error, &HeaderMap::new(), &self.settings.retry))
+            let error = answered::with_advice(error, &HeaderMap::new(), &self.settings.retry);
+            self.answered(error.status, error)
         })?;
         if let Frame::Chunk(probe) = frame {
             self.meter.observe(&probe, &data);
@@ -254,6 +286,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
         let committed = self.is_committed();
         self.state.end().map_err(|error| Failure::Incomplete { error, committed })?;
         self.meter.answered();
+        self.lease.worked();
         if let (Some(witness), Some(counts)) = (self.witness, self.counts) {
             let conversation = Conversation::of(&self.request.body);
             witness.answered(self.lease.generation(), conversation.as_ref(), counts);
@@ -261,8 +294,23 @@ impl<'a, S: Sink> Attempt<'a, S> {
         Ok(())
     }
 
-    fn silent(&self, code: ErrorCode, what: &str, limit: Duration) -> Failure {
+    /// The engine's own error. One of its own making has to be told from those that a request has brought about.
+    fn answered(&self, status: StatusCode, error: ApiError) -> Failure {
+        match status {
+            StatusCode::INTERNAL_SERVER_ERROR => Failure::Failed { error, committed: self.is_committed() },
+            _ => Failure::Answered(error),
+        }
+    }
+
+    /// A clock has run out, of a wait that began at `since`. If the engine has got on with nothing meanwhile, it hangs.
+    fn silent(&self, code: ErrorCode, what: &str, limit: Duration, since: Instant) -> Failure {
         let error = ApiError::new(code, format!("{what} for {} s", limit.as_secs()));
-        Failure::Silent { error, committed: self.is_committed() }
+        let committed = self.is_committed();
+        let is_cut_short = code == ErrorCode::TimeoutTotal || Instant::now() < since + limit;
+        if is_cut_short || self.presence.others_advanced_since(since) {
+            Failure::Slow { error, committed }
+        } else {
+            Failure::Stalled { error, committed }
+        }
     }
 }

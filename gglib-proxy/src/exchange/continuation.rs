@@ -110,9 +110,9 @@ pub(super) async fn take_up(
     if splicing.splicer.is_over() {
         return Ok(());
     }
+    // Not for this request any more, but the next one must not meet a dead engine.
+    failure.examine(&*lease).await;
     if failure.is_suspicion() {
-        // Not for this request any more, but the next one must not meet a dead engine.
-        lease.confirm().await;
         return Err(failure.into_error());
     }
     tracing::warn!(error = %failure.into_error(), "the engine does not go on with the stream");

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{Phase, UpstreamError};
+use gglib_core::ports::{Lease, Liveness, Phase, UpstreamError};
 
 use super::Rejected;
 
@@ -14,8 +14,12 @@ pub(super) enum Failure {
     Broken { error: UpstreamError, committed: bool },
     /// The stream ended in good order without being whole.
     Incomplete { error: ApiError, committed: bool },
-    /// A clock ran out: perhaps the engine hangs.
-    Silent { error: ApiError, committed: bool },
+    /// A clock ran out while the engine got on with nothing: it hangs.
+    Stalled { error: ApiError, committed: bool },
+    /// A clock ran out although the engine works, for this request or another one.
+    Slow { error: ApiError, committed: bool },
+    /// The engine failed at the request, and this is its answer.
+    Failed { error: ApiError, committed: bool },
     /// The engine answered, and this is its answer; or it cannot be understood.
     Answered(ApiError),
     /// Nobody reads any more.
@@ -25,7 +29,20 @@ pub(super) enum Failure {
 impl Failure {
     /// Whether the engine may be dead.
     pub(super) fn is_suspicion(&self) -> bool {
-        matches!(self, Self::Broken { .. } | Self::Incomplete { .. } | Self::Silent { .. })
+        !matches!(self, Self::Answered(_) | Self::ClientGone)
+    }
+
+    /// What has become of the leased engine. One that is dead, or hangs, is gone when this resolves.
+    pub(super) async fn examine(&self, lease: &dyn Lease) -> Liveness {
+        match self {
+            Self::Broken { .. } | Self::Incomplete { .. } | Self::Slow { .. } => lease.confirm().await,
+            Self::Stalled { .. } => {
+                lease.condemn().await;
+                Liveness::Dead
+            }
+            Self::Failed { .. } => lease.failed().await,
+            Self::Answered(_) | Self::ClientGone => Liveness::Alive,
+        }
     }
 
     /// Whether nothing has been handed on that a second issue would repeat.
@@ -33,14 +50,16 @@ impl Failure {
         match self {
             Self::Broken { committed, .. }
             | Self::Incomplete { committed, .. }
-            | Self::Silent { committed, .. } => !committed,
+            | Self::Stalled { committed, .. }
+            | Self::Slow { committed, .. }
+            | Self::Failed { committed, .. } => !committed,
             Self::Answered(_) | Self::ClientGone => false,
         }
     }
 
-    /// Whether an engine that is alive may be asked again: not when it was merely slow.
+    /// Whether an engine that is alive may be asked again: not when it was merely slow, nor when it has answered.
     pub(super) fn may_be_resent(&self) -> bool {
-        self.window_is_open() && !matches!(self, Self::Silent { .. })
+        self.window_is_open() && matches!(self, Self::Broken { .. } | Self::Incomplete { .. })
     }
 
     /// What the client is told when nothing more can be done.
@@ -50,8 +69,10 @@ impl Failure {
                 let what = if committed { "; the answer so far is incomplete" } else { "" };
                 ApiError::new(code_of(&error), format!("{error}{what}")).not_worth_retrying()
             }
-            Self::Incomplete { error, .. } | Self::Silent { error, .. } => error.not_worth_retrying(),
-            Self::Answered(error) => error,
+            Self::Incomplete { error, .. } | Self::Stalled { error, .. } | Self::Slow { error, .. } => {
+                error.not_worth_retrying()
+            }
+            Self::Failed { error, .. } | Self::Answered(error) => error,
             Self::ClientGone => ApiError::new(ErrorCode::Internal, "the client has left"),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use gglib_core::admission::Outlook;
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::idempotency::{ReaderId, Replay, RunId};
 use tokio::sync::watch;
@@ -20,6 +21,8 @@ pub(crate) struct Run {
     state: Mutex<State>,
     /// Sent to whenever there is something new: to read, or room to write.
     changed: watch::Sender<()>,
+    /// How its wait for an engine stands, while it waits.
+    outlook: watch::Sender<Option<Outlook>>,
 }
 
 struct State {
@@ -31,7 +34,7 @@ struct State {
 impl Default for Run {
     fn default() -> Self {
         let state = State { replay: Replay::new(REPLAY), end: None, task: None };
-        Self { state: Mutex::new(state), changed: watch::Sender::new(()) }
+        Self { state: Mutex::new(state), changed: watch::Sender::new(()), outlook: watch::Sender::new(None) }
     }
 }
 
@@ -77,7 +80,12 @@ impl Sink for Recorder {
         true
     }
 
+    fn waits(&mut self, outlook: Outlook) {
+        self.0.outlook.send_replace(Some(outlook));
+    }
+
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
+        self.0.outlook.send_if_modified(|outlook| outlook.take().is_some());
         self.0.push(Piece::Part(Item::Chunk(data))).await;
         Ok(())
     }
@@ -148,17 +156,40 @@ impl Attachment {
         }
     }
 
-    /// Hands on everything to `to_client`, to the end.
+    /// Hands on everything to `to_client`, to the end, and meanwhile how the run's wait for an engine stands.
     pub(crate) async fn feed(mut self, to_client: tokio::sync::mpsc::Sender<Item>) -> Result<(), ApiError> {
-        while let Some(piece) = self.next().await? {
-            let Piece::Part(item) = piece else {
-                return Err(ApiError::new(ErrorCode::Internal, "a stream was attached to a plain request"));
+        let run = Arc::clone(&self.run);
+        let mut outlooks = run.outlook.subscribe();
+        // Also what was told before this client came.
+        outlooks.mark_changed();
+        loop {
+            let piece = tokio::select! {
+                biased;
+                piece = self.next() => piece?,
+                _ = outlooks.changed() => {
+                    let outlook = *outlooks.borrow_and_update();
+                    if let Some(outlook) = outlook {
+                        // A client that does not read is not told; the next time is soon.
+                        let _ = to_client.try_send(Item::Waits(outlook));
+                    }
+                    continue;
+                }
             };
-            if to_client.send(item).await.is_err() {
-                return Err(ApiError::new(ErrorCode::Internal, "the client has left"));
+            match piece {
+                None => return Ok(()),
+                Some(Piece::Part(item)) => {
+                    if to_client.send(item).await.is_err() {
+                        return Err(ApiError::new(ErrorCode::Internal, "the client has left"));
+                    }
+                }
+                Some(Piece::Whole(_)) => {
+                    return Err(ApiError::new(
+                        ErrorCode::Internal,
+                        "a stream was attached to a plain request",
+                    ));
+                }
             }
         }
-        Ok(())
     }
 }
 

@@ -48,8 +48,13 @@ impl<'a> AnswerMeter<'a> {
             }
         }
         if probe.usage || probe.choices.iter().any(|choice| choice.finish_reason.is_some()) {
-            self.tokens.take(data);
+            self.used(data);
         }
+    }
+
+    /// Takes what an answer says of its tokens.
+    pub(crate) fn used(&mut self, data: &[u8]) {
+        self.tokens.take(data);
     }
 
     /// Takes the end of a whole answer.

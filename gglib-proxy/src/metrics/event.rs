@@ -24,6 +24,8 @@ pub(crate) enum Event<'a> {
     Identified { model: &'a ModelName, above: RetriesAbove },
     /// Its wait for an engine is over, by a lease or a refusal.
     LeftQueue { model: &'a ModelName, waited: Duration },
+    /// It is answered by the run of the same idempotency key.
+    Attached { model: &'a ModelName },
     /// It was sent again, because its connection broke.
     Resent { model: &'a ModelName },
     /// An engine was relaunched for it.

@@ -82,6 +82,8 @@ metrics! {
         "Tokens of prompts that an engine had in its cache",
     Counter COMPLETION_TOKENS "gglib_completion_tokens_total" ["model"]
         "Tokens of whole answers",
+    Counter ATTACHED "gglib_attached_requests_total" ["model"]
+        "Requests that were answered by the run of the same idempotency key, and not by one of their own",
     Counter RELAUNCHES "gglib_relaunches_total" ["model"]
         "Engines relaunched for a request that found them dead",
     Counter RESENDS "gglib_resends_total" ["model"]

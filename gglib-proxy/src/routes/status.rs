@@ -99,6 +99,7 @@ fn waiter(waiter: &WaiterSnapshot) -> Value {
     json!({
         "position": waiter.outlook.position,
         "phase": waiter.outlook.phase.as_str(),
+        "percent": waiter.outlook.percent,
         "waited_ms": millis(waiter.waited),
         "estimate_ms": waiter.outlook.estimate.map(millis),
     })

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::{Exchange, Item};
 use crate::connection::Outlet;
 use crate::own_chunk;
+use crate::route::Route;
 use crate::tally::Tally;
 
 pub(super) struct Relay {
@@ -99,9 +100,10 @@ impl Relay {
         encode::data(&data)
     }
 
-    /// A comment, which says how the wait stands if that is known; or a chunk if none has come for long.
+    /// A comment, which says how the wait stands if that is known; or a chunk if none has come in a chat for long.
     fn sign_of_life(&mut self, outlook: Option<Outlook>) -> Bytes {
-        if self.latest_at.elapsed() < self.exchange.app.settings.empty_delta {
+        let is_chat = self.exchange.route == Route::Chat;
+        if !is_chat || self.latest_at.elapsed() < self.exchange.app.settings.empty_delta {
             return outlook.map_or(Bytes::from_static(encode::KEEP_ALIVE), encode::waiting);
         }
         let own = || GoesBy::Own(own_chunk::identity(&self.exchange.model));

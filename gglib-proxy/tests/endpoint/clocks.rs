@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gglib_core::admission::Refusal;
 use gglib_core::ports::{Liveness, Phase};
+use gglib_proxy::Settings;
 use gglib_testkit::wire::{Piece, post};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -30,6 +31,11 @@ fn whole() -> Vec<Step> {
 
 fn pinging(times: u64) -> impl Iterator<Item = Step> {
     (0..times).flat_map(|_| [Step::Wait(secs(1)), Step::Send(":\n\n".to_owned())])
+}
+
+/// The shipped settings without the recovery that would begin anew on another engine.
+fn one_attempt() -> Settings {
+    Settings { relaunch: false, ..shipped() }
 }
 
 /// What an attempt's clock ends, with which code, and when.
@@ -62,7 +68,7 @@ fn expiries() -> Vec<(&'static str, Vec<Step>, &'static str, u64)> {
 #[tokio::test(start_paused = true)]
 async fn every_clock_of_an_attempt_has_its_code_in_a_stream() {
     for (name, steps, code, after) in expiries() {
-        let endpoint = Piped::start(Ports::answering([steps]), shipped());
+        let endpoint = Piped::start(Ports::answering([steps]), one_attempt());
         let started = Instant::now();
         let answer = endpoint.chat(STREAM).await;
         assert_eq!(answer.error()["code"], code, "{name}: {answer:?}");
@@ -70,6 +76,9 @@ async fn every_clock_of_an_attempt_has_its_code_in_a_stream() {
         assert_eq!((answer.head.status, answer.end), (200, Piece::Cut), "{name}");
         assert!(!answer.body.contains("[DONE]"), "{name}: {}", answer.body);
         assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.going_on()), (1, [0; 3]), "{name}");
+        // An engine that gets on is slow; one that does not hangs.
+        let hangs = usize::from(code != "timeout_total");
+        assert_eq!(endpoint.ports.stage.condemned(), hangs, "{name}");
         let totals = endpoint.totals().await;
         assert_eq!([&totals["failed"], &totals["abandoned"]], [1, 0], "{name}");
     }
@@ -78,7 +87,7 @@ async fn every_clock_of_an_attempt_has_its_code_in_a_stream() {
 #[tokio::test(start_paused = true)]
 async fn every_clock_of_an_attempt_has_its_code_in_a_plain_answer() {
     for (name, steps, code, after) in expiries() {
-        let endpoint = Piped::start(Ports::answering([steps]), shipped());
+        let endpoint = Piped::start(Ports::answering([steps]), one_attempt());
         let started = Instant::now();
         let answer = endpoint.chat(PLAIN).await;
         assert_eq!(answer.error()["code"], code, "{name}: {answer:?}");
@@ -86,6 +95,9 @@ async fn every_clock_of_an_attempt_has_its_code_in_a_plain_answer() {
         assert_eq!(answer.head.status, 504, "{name}");
         assert_eq!(answer.head.header("x-should-retry"), Some("false"), "{name}");
         assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.going_on()), (1, [0; 3]), "{name}");
+        // An engine that gets on is slow; one that does not hangs.
+        let hangs = usize::from(code != "timeout_total");
+        assert_eq!(endpoint.ports.stage.condemned(), hangs, "{name}");
     }
 }
 
@@ -112,17 +124,61 @@ async fn a_head_that_is_late_is_waited_for_if_the_engine_lives_and_not_if_it_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_engine_that_takes_no_connection_has_its_code() {
+    for body in [STREAM, PLAIN] {
+        let no_connection = || vec![Step::Wait(secs(2)), Step::NoConnection];
+        let endpoint = Piped::start(Ports::answering([no_connection(), no_connection()]), shipped());
+        let answer = endpoint.chat(body).await;
+        let code = answer.error()["code"].clone();
+        // Known within the grace or not, it is the same error.
+        assert_eq!(
+            (code, answer.head.status == 200),
+            ("timeout_connect".into(), body == STREAM),
+            "{answer:?}"
+        );
+        assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.going_on()), (2, [0; 3]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_bound_spans_the_wait_and_all_attempts() {
-    let died = vec![Step::Wait(secs(25)), Step::Break(Phase::BeforeHeaders)];
-    let minutes = |minutes: u64| Turn::After(secs(60 * minutes));
-    let ports = Ports::answering([died]).with_turns([minutes(30), minutes(30)]).with_health([Liveness::Dead]);
-    let endpoint = Piped::start(ports, shipped());
-    let started = Instant::now();
-    let answer = endpoint.chat(PLAIN).await;
-    assert_eq!((answer.head.status, answer.error()["code"].as_str()), (504, Some("timeout_request")));
-    assert_eq!(answer.head.header("x-should-retry"), Some("false"));
-    assert_eq!(started.elapsed().as_secs(), 45 * 60);
-    assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
+    for body in [STREAM, PLAIN] {
+        let died = vec![Step::Wait(secs(25)), Step::Break(Phase::BeforeHeaders)];
+        let minutes = |minutes: u64| Turn::After(secs(60 * minutes));
+        let ports =
+            Ports::answering([died]).with_turns([minutes(30), minutes(30)]).with_health([Liveness::Dead]);
+        let endpoint = Piped::start(ports, shipped());
+        let started = Instant::now();
+        let answer = endpoint.chat(body).await;
+        assert_eq!(answer.error()["code"], "timeout_request", "{answer:?}");
+        if body == PLAIN {
+            assert_eq!(answer.head.status, 504);
+            assert_eq!(answer.head.header("x-should-retry"), Some("false"));
+        }
+        assert_eq!(started.elapsed().as_secs(), 45 * 60);
+        assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_cut_off_by_the_shutdown_says_so_and_so_does_a_plain_answer() {
+    let body = r#"{"messages":[{"role":"user","content":"a"}],"stream":true}"#;
+    let begun = || script(opening(), [content("a"), Step::Wait(secs(5)), Step::Break(Phase::MidBody)]);
+    let silent = || vec![Step::Wait(secs(5)), Step::Break(Phase::BeforeHeaders)];
+    for (body, steps) in [(body, begun()), (PLAIN, begun()), (body, silent()), (PLAIN, silent())] {
+        let ports = Ports::answering([steps, whole()]).with_health([Liveness::Dead]);
+        let endpoint = Piped::start(ports, shipped());
+        let (answer, ()) = tokio::join!(endpoint.chat(body), async {
+            sleep(secs(2)).await;
+            endpoint.app.drain();
+        });
+        let error = answer.error();
+        assert_eq!(error["code"], "draining", "{answer:?}");
+        assert_eq!(error["metadata"]["retry_after_ms"], 15_000, "{answer:?}");
+        let (status, end) = if body == PLAIN { (503, Piece::End) } else { (200, Piece::Cut) };
+        assert_eq!((answer.head.status, &answer.end), (status, &end));
+        assert_eq!(endpoint.ports.stage.sent(), 1, "nothing is begun anew");
+    }
 }
 
 #[tokio::test(start_paused = true)]

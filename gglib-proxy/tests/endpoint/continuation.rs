@@ -151,6 +151,7 @@ async fn what_is_more_than_plain_text_is_an_error_as_before() {
         json!({ "n": 2 }),
         json!({ "logprobs": true }),
         json!({ "response_format": { "type": "json_object" } }),
+        json!({ "response_format": { "type": "json_schema", "json_schema": { "schema": {} } } }),
         json!({ "tools": [{}], "tool_choice": "required" }),
         json!({ "grammar": "root ::= [0-9]+" }),
         json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }] }),

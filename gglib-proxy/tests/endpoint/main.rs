@@ -9,6 +9,8 @@ mod continuation;
 mod disconnects;
 mod exposition;
 mod faults;
+mod health;
+mod hung;
 mod idempotency;
 mod limits;
 mod metrics;

@@ -147,6 +147,7 @@ fn the_names_are_these() {
             "gglib_prompt_tokens_total",
             "gglib_cached_prompt_tokens_total",
             "gglib_completion_tokens_total",
+            "gglib_attached_requests_total",
             "gglib_relaunches_total",
             "gglib_resends_total",
             "gglib_continuations_total",

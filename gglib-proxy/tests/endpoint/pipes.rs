@@ -21,6 +21,7 @@ pub(crate) struct Piped {
     connect: mpsc::UnboundedSender<DuplexStream>,
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
+    pub(crate) app: App,
     pub(crate) ports: Arc<Ports>,
 }
 
@@ -40,8 +41,8 @@ impl Piped {
                 std::future::pending::<()>().await;
             }
         };
-        let server = tokio::spawn(serve_on(Pipes(connections), app, stopped));
-        Self { connect, stop, server, ports }
+        let server = tokio::spawn(serve_on(Pipes(connections), app.clone(), stopped));
+        Self { connect, stop, server, app, ports }
     }
 
     /// Shuts the endpoint down and waits for its end.

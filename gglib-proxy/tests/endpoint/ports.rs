@@ -1,6 +1,7 @@
 //! Scripted ports: what the queue and the engines do, step by step, in the test's own time.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     Flood(String),
     /// Fails in this phase.
     Break(Phase),
+    /// Does not take the connection in time.
+    NoConnection,
     /// Nothing more, for ever.
     Hang,
     /// Panics.
@@ -53,6 +56,8 @@ pub(crate) enum Turn {
 pub(crate) struct Ports {
     turns: Mutex<VecDeque<Turn>>,
     snapshot: Snapshot,
+    /// The scheduler does not answer.
+    stuck: bool,
     pub(crate) stage: Arc<Stage>,
 }
 
@@ -75,6 +80,10 @@ pub(crate) struct Stage {
     sent: Mutex<Vec<Bytes>>,
     /// Bytes of bodies that were taken.
     taken: AtomicUsize,
+    /// Engines that were retired because they hang.
+    condemned: AtomicUsize,
+    /// Whole answers, as the leases were told of them.
+    worked: AtomicUsize,
 }
 
 impl Ports {
@@ -102,6 +111,11 @@ impl Ports {
     /// The scheduler says that this is how things are.
     pub(crate) fn showing(self, snapshot: Snapshot) -> Self {
         Self { snapshot, ..self }
+    }
+
+    /// The scheduler does not answer, and that is known after five seconds.
+    pub(crate) fn stuck(self) -> Self {
+        Self { stuck: true, ..self }
     }
 
     /// Engines say this about themselves.
@@ -138,6 +152,14 @@ impl Stage {
         sent.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
     }
 
+    pub(crate) fn condemned(&self) -> usize {
+        self.condemned.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn worked(&self) -> usize {
+        self.worked.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::SeqCst)
     }
@@ -170,7 +192,13 @@ impl Residency for Ports {
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Option<Snapshot>> {
-        Box::pin(async { Some(self.snapshot.clone()) })
+        Box::pin(async {
+            if self.stuck {
+                sleep(Duration::from_secs(5)).await;
+                return None;
+            }
+            Some(self.snapshot.clone())
+        })
     }
 }
 
@@ -224,6 +252,19 @@ impl Lease for Leased {
         let health = self.0.0.health.lock().unwrap().pop_front();
         Box::pin(async move { health.unwrap_or(Liveness::Alive) })
     }
+
+    fn condemn(&self) -> BoxFuture<'_, ()> {
+        self.0.0.condemned.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {})
+    }
+
+    fn failed(&self) -> BoxFuture<'_, Liveness> {
+        self.confirm()
+    }
+
+    fn worked(&self) {
+        self.0.0.worked.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Upstream for Leased {
@@ -245,6 +286,9 @@ impl Upstream for Leased {
                     Ok(response)
                 }
                 Some(Step::Break(phase)) => Err(UpstreamError::new(phase, "scripted")),
+                Some(Step::NoConnection) => {
+                    Err(UpstreamError::new(Phase::Connect, io::Error::from(io::ErrorKind::TimedOut)))
+                }
                 other => panic!("{other:?} before the head"),
             }
         })

@@ -144,12 +144,62 @@ async fn what_a_client_has_not_seen_leaves_no_trace_of_the_first_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_engine_that_lives_is_left_alone_and_one_that_is_dead_is_replaced() {
-    for (health, sent) in [(Liveness::Alive, 1), (Liveness::Dead, 2)] {
-        let ports = Ports::answering([vec![Step::Hang], whole()]).with_health([health, health]);
-        let (answer, endpoint) = run(ports, PLAIN).await;
-        assert_eq!(endpoint.ports.stage.sent(), sent);
-        assert_eq!(answer.head.status, if sent == 1 { 504 } else { 200 }, "{answer:?}");
+async fn an_engine_that_hangs_is_replaced_whatever_its_health_probe_says() {
+    let pings =
+        |count| (0..count).flat_map(|_| [Step::Wait(Duration::from_secs(1)), Step::Send(":\n\n".to_owned())]);
+    let hangs: [Vec<Step>; 3] = [
+        vec![Step::Hang],
+        opening().into_iter().chain([Step::Hang]).collect(),
+        opening().into_iter().chain(pings(400)).collect(),
+    ];
+    for steps in hangs {
+        for health in [Liveness::Alive, Liveness::Dead] {
+            for body in [STREAM, PLAIN] {
+                let ports = Ports::answering([steps.clone(), whole()]).with_health([health, health]);
+                let (answer, endpoint) = run(ports, body).await;
+                assert_eq!(answer.content(), "a", "{answer:?}");
+                let stage = &endpoint.ports.stage;
+                assert_eq!((stage.sent(), stage.condemned(), stage.worked()), (2, 1, 1), "{steps:?}");
+                assert_eq!(recoveries(&endpoint).await, [0, 1]);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_hangs_twice_is_not_replaced_a_second_time() {
+    for body in [STREAM, PLAIN] {
+        let (answer, endpoint) =
+            run(Ports::answering([vec![Step::Hang], vec![Step::Hang], whole()]), body).await;
+        assert_eq!(answer.error()["code"], "timeout_response_headers", "{answer:?}");
+        // The next request must not meet the second one either.
+        assert_eq!((endpoint.ports.stage.sent(), endpoint.ports.stage.condemned()), (2, 2));
+        assert_eq!(recoveries(&endpoint).await, [0, 1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_fails_at_everything_is_replaced_and_one_that_failed_at_this_is_not() {
+    let error = r#"{"error":{"message":"Compute error.","type":"server_error","code":500}}"#;
+    let status = vec![Step::Head(StatusCode::INTERNAL_SERVER_ERROR), Step::Send(error.to_owned())];
+    let event = vec![Step::Head(StatusCode::OK), Step::Send(format!("data: {error}\n\n"))];
+    for steps in [status, event] {
+        for body in [STREAM, PLAIN] {
+            for (health, sent) in [(Liveness::Alive, 1), (Liveness::Dead, 2)] {
+                let ports = Ports::answering([steps.clone(), whole()]).with_health([health]);
+                let (answer, endpoint) = run(ports, body).await;
+                assert_eq!(endpoint.ports.stage.sent(), sent, "{answer:?}");
+                if sent == 1 {
+                    assert_eq!(
+                        (answer.head.status, &answer.error()["code"]),
+                        (500, &"upstream_error".into())
+                    );
+                } else {
+                    assert_eq!(answer.content(), "a", "{answer:?}");
+                }
+                assert_eq!(recoveries(&endpoint).await, [0, sent as u64 - 1]);
+            }
+        }
     }
 }
 
@@ -184,6 +234,45 @@ async fn an_engines_own_error_is_the_answer_wherever_it_stands() {
             );
             assert_eq!(answer.head.header("retry-after"), (status == 503).then_some("15"));
             assert_eq!(endpoint.ports.stage.sent(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_the_stream_counts_like_its_status_and_is_told_once() {
+    let error = |code: u16| format!("data: {{\"error\":{{\"message\":\"no\",\"code\":{code}}}}}\n\n");
+    for (code, waits) in [(429, true), (503, true), (400, false), (401, false)] {
+        for opens in [false, true] {
+            for body in [STREAM, PLAIN] {
+                let head = if opens { opening() } else { vec![Step::Head(StatusCode::OK)] };
+                // Whoever goes on reading, or asking, finds more than the one error.
+                let steps = head.into_iter().chain([Step::Send(error(code)), content("a"), finish(), done()]);
+                let (answer, endpoint) = run(Ports::answering([steps.collect(), whole()]), body).await;
+                assert_eq!((answer.head.status, &answer.end), (code, &Piece::End), "{answer:?}");
+                assert_eq!(answer.head.header("retry-after").is_some(), waits, "{code}");
+                assert_eq!(endpoint.ports.stage.sent(), 1, "{code}");
+                assert_eq!(recoveries(&endpoint).await, [0, 0]);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_without_content_leaves_the_window_open() {
+    let usage = Step::Send("data: {\"id\":\"x\",\"choices\":[],\"usage\":null}\n\n".to_owned());
+    let empty = Step::Send(crate::ports::event(r#"{"content":""}"#, "null"));
+    let strange = Step::Send(
+        "event: response.created\ndata: {\"id\":\"x\",\"type\":\"response.created\"}\n\n".to_owned(),
+    );
+    for steps in
+        [vec![usage.clone()], vec![empty.clone(); 3], vec![strange.clone()], vec![strange, usage, empty]]
+    {
+        for body in [STREAM, PLAIN] {
+            let steps = opening().into_iter().chain(steps.clone()).chain([Step::Break(Phase::MidBody)]);
+            let ports = Ports::answering([steps.collect(), whole()]).with_health([Liveness::Dead]);
+            let (answer, endpoint) = run(ports, body).await;
+            assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{answer:?}");
+            assert_eq!(recoveries(&endpoint).await, [0, 1]);
         }
     }
 }

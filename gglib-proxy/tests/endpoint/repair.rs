@@ -406,3 +406,37 @@ async fn a_bad_call_in_the_history_is_mended_or_the_client_is_told_where() {
     );
     assert_eq!(endpoint.ports.stage.sent(), 1);
 }
+
+/// Which call a client would want of two choices nobody knows, and the older form has no tools to judge by.
+#[tokio::test(start_paused = true)]
+async fn calls_of_several_choices_and_of_the_older_form_pass_as_they_are() {
+    let of_choice = |index: usize| {
+        let call = json!([{ "index": 0, "id": "1", "type": "function", "function": { "name": "weather", "arguments": "{" } }]);
+        let choice =
+            json!({ "index": index, "delta": { "tool_calls": call }, "finish_reason": "tool_calls" });
+        let chunk = json!({ "id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice] });
+        Step::Send(format!("data: {chunk}\n\n"))
+    };
+    let several: Vec<Step> = opening().into_iter().chain([of_choice(0), of_choice(1), done()]).collect();
+    for body in both(&json!({ "n": 2 })) {
+        let endpoint = start([several.clone()], "{}");
+        let answer = endpoint.chat(&body).await;
+        assert_eq!(answer.body.matches(r#""arguments":"{""#).count(), 2, "{answer:?}");
+        assert_eq!((counted(&endpoint).await, endpoint.ports.stage.sent()), ([0, 0, 0], 1));
+    }
+
+    let older = json!({ "function_call": { "name": "weather", "arguments": "{" } }).to_string();
+    let older = [Step::Send(event(&older, "null")), finish("function_call"), done()];
+    let functions = json!({ "messages": [], "functions": [{ "name": "weather" }], "function_call": "auto" });
+    for stream in [true, false] {
+        let mut body = functions.clone();
+        body["stream"] = stream.into();
+        let endpoint = start([opening().into_iter().chain(older.clone()).collect()], "{}");
+        let answer = endpoint.chat(&body.to_string()).await;
+        assert!(answer.body.contains(r#""function_call":{"name":"weather","arguments":"{"}"#), "{answer:?}");
+        assert_eq!(finish_reason(&answer), "function_call");
+        assert_eq!((counted(&endpoint).await, endpoint.ports.stage.sent()), ([0, 0, 0], 1));
+        let sent = &endpoint.ports.stage.bodies()[0];
+        assert!(sent.contains(r#""functions":[{"name":"weather"}],"function_call":"auto""#), "{sent}");
+    }
+}

@@ -43,7 +43,11 @@ impl Served {
     }
 
     pub(crate) async fn chat(&self, body: &str) -> Answer {
-        self.connect().await.ask(post("/v1/chat/completions", body)).await
+        self.ask("/v1/chat/completions", body).await
+    }
+
+    pub(crate) async fn ask(&self, path: &str, body: &str) -> Answer {
+        self.connect().await.ask(post(path, body)).await
     }
 
     pub(crate) async fn status(&self) -> Value {

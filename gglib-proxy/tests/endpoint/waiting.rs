@@ -28,7 +28,8 @@ fn whole() -> Vec<Step> {
 
 fn outlook(position: usize, phase: WaitPhase, estimate: Option<u64>) -> (Duration, Option<Outlook>) {
     let estimate = estimate.map(Duration::from_millis);
-    (Duration::ZERO, Some(Outlook { position, estimate, phase }))
+    let percent = (phase == WaitPhase::Loading).then_some(55);
+    (Duration::ZERO, Some(Outlook { position, estimate, phase, percent }))
 }
 
 /// T39: whoever waits for a long load sees what for, and for how long.
@@ -48,7 +49,7 @@ async fn a_waiting_stream_is_told_where_it_stands() {
     let told = [
         (1500, ": keep-alive waiting position=3 phase=turn\n\n"),
         (6000, ": keep-alive waiting position=2 phase=turn estimate_s=15\n\n"),
-        (11_000, ": keep-alive waiting position=2 phase=loading estimate_s=9\n\n"),
+        (11_000, ": keep-alive waiting position=2 phase=loading percent=55 estimate_s=9\n\n"),
         (16_000, ": keep-alive waiting position=1 phase=place estimate_s=0\n\n"),
     ];
     for (at, comment) in told {
@@ -187,12 +188,19 @@ async fn a_full_queue_refuses_before_any_byte_with_a_time_from_what_was_measured
     let positions: Vec<_> = waiters.iter().map(|waiter| waiter["position"].as_u64()).collect();
     assert_eq!(positions, [Some(1), Some(2)]);
     assert!(waiters.iter().all(|waiter| waiter["phase"] == "place" && waiter["estimate_ms"].is_u64()));
+    assert!(waiters.iter().all(|waiter| waiter["percent"].is_null()));
 }
 
 /// T40: what nobody configured is told from what cannot be served now.
 #[tokio::test]
 async fn an_unknown_model_is_404_with_near_names_and_a_known_one_that_is_not_ready_503_with_a_time() {
-    let dying = Launch { death: Some(Death::BeforeBind), end: End::Exit(1), ..Launch::default() };
+    let last_words = "llama_model_load: unknown model architecture: 'x'";
+    let dying = Launch {
+        stderr: vec!["build: 1".to_owned(), last_words.to_owned()],
+        death: Some(Death::BeforeBind),
+        end: End::Exit(1),
+        ..Launch::default()
+    };
     let scripted = Script::always(dying).place();
     let mut engines = Engines::fake().scripted("smollm2", &scripted);
     engines.admission.breaker = BreakerSettings::MODEL_LOAD;
@@ -209,8 +217,16 @@ async fn an_unknown_model_is_404_with_near_names_and_a_known_one_that_is_not_rea
     assert_eq!(failed.error()["code"], "model_load_failed");
     let refused = served.chat(known).await;
     assert_eq!((refused.head.status, refused.error()["code"].as_str()), (503, Some("breaker_open")));
+    // Why, in the engine's own last words, and when it is tried again.
+    let error = refused.error();
+    let message = error["message"].as_str().unwrap();
+    let why = "the model could not be loaded (1 in a row failed), and the next load waits: llama-server ended with exit \
+               status 1 while loading; its last lines:\nbuild: 1\n";
+    assert!(message.contains(why) && message.contains(last_words), "{message}");
+    let millis = error["metadata"]["retry_after_ms"].as_u64().unwrap();
+    assert!((1..=10_000).contains(&millis), "the time until the probe: {millis}");
     let seconds: u64 = refused.head.header("retry-after").unwrap().parse().unwrap();
-    assert!((1..=10).contains(&seconds), "the time until the probe: {seconds}");
+    assert_eq!(seconds, millis.div_ceil(1000));
     assert_eq!(scripted.log().launches(), 1);
     let status = served.status().await;
     let breaker = &status["breakers"][0];

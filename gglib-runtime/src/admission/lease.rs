@@ -30,10 +30,34 @@ impl Lease for EngineLease {
             if self.engine.is_alive().await {
                 return Liveness::Alive;
             }
-            let _ = self.owner.send(Message::Condemn(self.id.generation));
-            self.engine.wait_ended().await;
+            self.condemn().await;
             Liveness::Dead
         })
+    }
+
+    fn condemn(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let _ = self.owner.send(Message::Condemn(self.id.generation));
+            self.engine.wait_ended().await;
+        })
+    }
+
+    fn failed(&self) -> BoxFuture<'_, Liveness> {
+        Box::pin(async move {
+            if self.engine.fails_again().await {
+                tracing::warn!(
+                    generation = self.id.generation.0,
+                    "the engine is healthy and fails at everything"
+                );
+                self.condemn().await;
+                return Liveness::Dead;
+            }
+            Liveness::Alive
+        })
+    }
+
+    fn worked(&self) {
+        self.engine.worked();
     }
 }
 

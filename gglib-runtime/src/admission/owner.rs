@@ -1,5 +1,6 @@
 //! The task that owns the machine.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,13 +140,7 @@ impl Owner {
                 };
                 let model = model.clone();
                 self.waiting.insert(ticket, reply);
-                // Whoever comes later must not enter the queue before those who stand at the gate.
-                if self.gate.holds(&model) || self.machine.is_launch_due(&model, self.now()) {
-                    self.gate.join(ticket, model);
-                    self.survey_next();
-                } else {
-                    self.tell(Event::Arrive { ticket, model });
-                }
+                self.arrive(ticket, model);
             }
             Message::Leave(ticket) => {
                 self.waiting.remove(&ticket);
@@ -153,7 +148,9 @@ impl Owner {
                 self.tell(Event::Leave { ticket });
             }
             Message::Outlook { ticket, reply } => {
-                let _ = reply.send(self.machine.outlook(ticket, self.now()));
+                let now = self.now();
+                let at_the_gate = || self.gate.outlook(ticket, &self.machine, now);
+                let _ = reply.send(self.machine.outlook(ticket, now).or_else(at_the_gate));
             }
             Message::Release(lease) => self.tell(Event::Release { lease }),
             Message::Condemn(generation) => self.tell(Event::Condemn { generation }),
@@ -185,6 +182,23 @@ impl Owner {
                     self.stop(generation, Urgency::Immediate);
                 }
             }
+        }
+    }
+
+    /// Lets a request into the queue, or to the gate.
+    fn arrive(&mut self, ticket: Ticket, model: ModelName) {
+        let now = self.now();
+        let ahead = self.gate.count(&model);
+        if ahead > 0
+            && let Some((refusal, retry_after)) = self.machine.turn_away(&model, ahead, now)
+        {
+            self.carry_out(Command::Refuse { ticket, refusal, retry_after });
+        } else if ahead > 0 || self.machine.is_launch_due(&model, now) {
+            // Whoever comes later must not enter the queue before those who stand at the gate.
+            self.gate.join(ticket, model, now);
+            self.survey_next();
+        } else {
+            self.tell(Event::Arrive { ticket, model });
         }
     }
 
@@ -339,7 +353,11 @@ impl Owner {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let mut snapshot = self.machine.snapshot(self.now());
+        let now = self.now();
+        let mut snapshot = self.machine.snapshot(now);
+        // Nobody is in the queue of a model for which somebody stands at the gate.
+        snapshot.queue.extend(self.gate.queues(&self.machine, now));
+        snapshot.queue.sort_by_key(|queue| Reverse(queue.oldest_wait));
         for engine in &mut snapshot.engines {
             if let Some((pid, address)) =
                 self.engines.get(&engine.generation).and_then(|held| held.process.as_ref())

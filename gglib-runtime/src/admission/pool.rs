@@ -90,3 +90,23 @@ impl Residency for Pool {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_does_not_answer_is_given_up_after_five_seconds() {
+        let (owner, stuck) = mpsc::unbounded_channel();
+        let pool = Pool { owner, tickets: Mutex::default() };
+        let asked = Instant::now();
+        assert_eq!(pool.snapshot().await, None);
+        assert_eq!(asked.elapsed(), Duration::from_secs(5));
+        // One that is gone is no question of time.
+        drop(stuck);
+        assert_eq!(pool.snapshot().await, None);
+        assert_eq!(asked.elapsed(), Duration::from_secs(5));
+    }
+}

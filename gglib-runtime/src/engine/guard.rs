@@ -9,7 +9,8 @@
 //! `error TEXT` when the program could not be started. The engine's own output goes to standard error.
 //!
 //! The guard itself can be killed too. Whoever reads its reports then sees their end, and kills the group in
-//! its stead; only a guard that is killed in the same instant as its parent leaves an engine behind.
+//! its stead; only a guard that is killed in the same instant as its parent leaves an engine behind, which is found in the
+//! [register](super::Register) at the next start.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};

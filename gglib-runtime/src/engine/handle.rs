@@ -1,5 +1,6 @@
 //! A ready engine, as leases hold it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use gglib_core::admission::Generation;
@@ -8,17 +9,30 @@ use tokio::sync::watch;
 
 use super::readiness;
 
-/// Longest wait for the health probe of a suspected engine.
+/// Longest wait for the health probe of a suspected engine, and for the piece of work that it is given.
 const PROBE: Duration = Duration::from_secs(5);
+
+/// Failures in a row that make an engine suspect. One or two may be the fault of what was asked.
+const ROW: u32 = 3;
 
 /// One engine that has become ready. The process belongs to its task; this is how others reach it.
 pub struct Engine {
-    pub(super) generation: Generation,
-    pub(super) upstream: Box<dyn Upstream>,
-    pub(super) ended: watch::Receiver<bool>,
+    generation: Generation,
+    upstream: Box<dyn Upstream>,
+    ended: watch::Receiver<bool>,
+    /// How many requests it has failed at since the last one that it has not.
+    failures: AtomicU32,
 }
 
 impl Engine {
+    pub(super) fn new(
+        generation: Generation,
+        upstream: Box<dyn Upstream>,
+        ended: watch::Receiver<bool>,
+    ) -> Self {
+        Self { generation, upstream, ended, failures: AtomicU32::new(0) }
+    }
+
     /// Its launch.
     pub fn generation(&self) -> Generation {
         self.generation
@@ -37,6 +51,17 @@ impl Engine {
             _ = ended.wait_for(|ended| *ended) => false,
             healthy = readiness::is_healthy(self.upstream(), PROBE) => healthy,
         }
+    }
+
+    /// Counts a failure. Whether it is one of several in a row, and the engine also fails at a piece of work of ours.
+    pub(crate) async fn fails_again(&self) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        failures >= ROW && readiness::fails_at_work(self.upstream(), PROBE).await
+    }
+
+    /// Ends a row of failures.
+    pub(crate) fn worked(&self) {
+        self.failures.store(0, Ordering::Relaxed);
     }
 
     /// Resolves when its process is gone.

@@ -11,15 +11,17 @@ use gglib_core::memory::{Memory, died_of_memory};
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
 use super::address::{Address, Addresses};
 use super::command::{arguments, options, saves_slots_itself};
+use super::devices::Devices;
 use super::handle::Engine;
 use super::log::LogRing;
 use super::process::{Exit, GuardCommand, Process};
 use super::readiness::{Bounds, NotReady, wait_until_ready};
+use super::register::{Register, Registered};
 use super::survey::check_model_file;
 use super::upstream;
 use crate::memory::Accounts;
@@ -137,8 +139,11 @@ pub(crate) enum EngineEvent {
 pub struct Launcher {
     pub(super) settings: LaunchSettings,
     addresses: Addresses,
+    /// Known once a survey has asked for them.
+    pub(super) devices: OnceCell<Devices>,
     pub(super) accounts: Option<Accounts>,
     slots: Option<Arc<SlotStore>>,
+    register: Option<Register>,
     /// Whether nobody will need the memory of the engines that end now.
     no_more: watch::Sender<bool>,
 }
@@ -150,13 +155,28 @@ impl Launcher {
     /// When no directory for sockets could be made.
     pub fn new(settings: LaunchSettings) -> io::Result<Self> {
         let addresses = Addresses::new(settings.transport)?;
-        Ok(Self { settings, addresses, accounts: None, slots: None, no_more: watch::Sender::new(false) })
+        let devices = OnceCell::new();
+        Ok(Self {
+            settings,
+            addresses,
+            devices,
+            accounts: None,
+            slots: None,
+            register: None,
+            no_more: watch::Sender::new(false),
+        })
     }
 
     /// Saves the slots of engines that are stopped in `slots`, and restores them into the next engine of the model.
     #[must_use]
     pub fn with_slots(self, slots: Arc<SlotStore>) -> Self {
         Self { slots: Some(slots), ..self }
+    }
+
+    /// Enters engines in `register` as long as they run.
+    #[must_use]
+    pub fn with_register(self, register: Register) -> Self {
+        Self { register: Some(register), ..self }
     }
 
     /// Estimates, measures and remembers the memory of engines by `accounts`, and waits for its return.
@@ -191,7 +211,7 @@ impl Launcher {
         };
         tracing::info!(%name, generation = generation.0, "engine ready");
         let footprint = self.measured(&spec, &process).await;
-        let engine = Arc::new(Engine { generation, upstream, ended: has_ended });
+        let engine = Arc::new(Engine::new(generation, upstream, has_ended));
         tell(EngineEvent::Loaded { engine: Arc::clone(&engine), footprint });
 
         let available = tokio::select! {
@@ -319,12 +339,16 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let LaunchSettings { binary, guard, .. } = &self.launcher.settings;
         let slots = self.slots().map(|slots| slots.path());
         let args = arguments(self.name, self.spec, address, slots);
-        match address {
-            Address::Unix(path) => Process::spawn(guard, binary, args, &[NO_BACKTRACE], Some(path.clone())),
+        let mut envs = vec![NO_BACKTRACE];
+        envs.extend(self.launcher.devices.get().and_then(|devices| devices.environment(self.spec)));
+        let socket = match address {
+            Address::Unix(path) => Some(path.clone()),
             Address::Tcp { key, .. } => {
-                Process::spawn(guard, binary, args, &[NO_BACKTRACE, ("LLAMA_API_KEY", key)], None)
+                envs.push(("LLAMA_API_KEY", key));
+                None
             }
-        }
+        };
+        Process::spawn(guard, binary, args, &envs, socket)
     }
 
     /// Waits until the process is a ready engine, or will not become one.
@@ -338,6 +362,7 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let pid = process.started().await.map_err(|error| {
             LaunchError::Start(io::Error::other(format!("cannot start {}: {error}", binary.display())))
         })?;
+        process.keep(self.registered(pid, &address));
         let upstream = upstream::connect(&address, *connect_timeout);
         let keyless = upstream::without_key(&address, *connect_timeout);
         (self.tell)(EngineEvent::Started { generation: self.generation, pid, address: address.clone() });
@@ -364,6 +389,12 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
             EngineSlots::forget(store, self.name).await;
         }
         Ok((upstream, slots?))
+    }
+
+    /// The process's entry among the engines that run; without one it is only left behind, and that seldom.
+    fn registered(&self, pid: u32, address: &Address) -> Option<Registered> {
+        let entered = self.launcher.register.as_ref()?.enter(pid, address);
+        entered.inspect_err(|error| tracing::warn!(%error, "an engine is not on record")).ok().flatten()
     }
 
     /// Restores the model's saved slots, before anybody else can ask the engine.

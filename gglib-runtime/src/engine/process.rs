@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::guard;
 use super::log::LogRing;
+use super::register::Registered;
 
 /// How long the guard may take to start the engine. It is a program that has yet to be read from the disk.
 const START: Duration = Duration::from_secs(30);
@@ -79,6 +80,8 @@ pub(super) struct Process {
     /// Known once the guard has told it.
     pid: Option<Pid>,
     exit: Option<Exit>,
+    /// Its entry among the engines that run, for a gglib that comes after us.
+    registered: Option<Registered>,
 }
 
 /// What a guard says.
@@ -119,7 +122,17 @@ impl Process {
         let reports = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
         let log = LogRing::new();
         let logging = tokio::spawn(log.clone().fill_from(child.stderr.take().ok_or_else(missing)?));
-        Ok(Self { guard: child, orders, reports, log, logging, socket, pid: None, exit: None })
+        Ok(Self {
+            guard: child,
+            orders,
+            reports,
+            log,
+            logging,
+            socket,
+            pid: None,
+            exit: None,
+            registered: None,
+        })
     }
 
     /// Resolves with the engine's pid when its program has been started. Cancel-safe.
@@ -149,6 +162,11 @@ impl Process {
     /// The engine's process id, known once it has been started.
     pub(super) fn id(&self) -> Option<u32> {
         self.pid.map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
+    }
+
+    /// Keeps the engine's entry as long as there is the engine.
+    pub(super) fn keep(&mut self, registered: Option<Registered>) {
+        self.registered = registered;
     }
 
     pub(super) fn log(&self) -> &LogRing {

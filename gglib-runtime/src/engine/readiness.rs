@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use gglib_core::ports::Upstream;
+use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -85,6 +86,22 @@ pub(super) async fn wait_until_ready(
 /// Whether the engine answers its health probe within `limit`.
 pub(super) async fn is_healthy(upstream: &dyn Upstream, limit: Duration) -> bool {
     matches!(timeout(limit, status(upstream, "/health")).await, Ok(Some(StatusCode::OK)))
+}
+
+/// Whether the engine fails at the smallest piece of work, a token after a token. One that refuses it, as an engine for
+/// embeddings does, or is too busy for it within `limit`, is not known to fail.
+pub(super) async fn fails_at_work(upstream: &dyn Upstream, limit: Duration) -> bool {
+    const WORK: &[u8] = br#"{"prompt":"1","n_predict":1,"cache_prompt":false}"#;
+    let Ok(request) =
+        Request::post("/completion").header(CONTENT_TYPE, "application/json").body(Bytes::from_static(WORK))
+    else {
+        return false;
+    };
+    match timeout(limit, upstream.send(request)).await {
+        Ok(Ok(response)) => response.status() == StatusCode::INTERNAL_SERVER_ERROR,
+        Ok(Err(_)) => true,
+        Err(_) => false,
+    }
 }
 
 /// One look after the other, for ever.

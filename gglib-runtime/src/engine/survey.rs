@@ -4,17 +4,19 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use gglib_core::config::MODEL_LOOK;
 use gglib_core::memory::Memory;
 use gglib_core::model::{ModelName, ModelSpec};
 use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::devices::Devices;
 use super::launch::{LaunchError, Launcher};
 
-/// Longest look. A disk may have to spin up, a network may be gone; then nothing is known against the file, and its
+/// A disk may have to spin up, a network may be gone; after the longest look nothing is known against the file, and its
 /// load will tell.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = MODEL_LOOK;
 /// The first bytes of a model file (the GGUF specification's magic number).
 const MAGIC: &[u8] = b"GGUF";
 
@@ -32,7 +34,9 @@ pub(crate) enum Survey {
 impl Launcher {
     /// Looks at the file of `spec`. What is wrong with it is logged.
     pub(crate) async fn survey(&self, name: &ModelName, spec: &ModelSpec) -> Survey {
-        let Ok(survey) = timeout(LOOK, self.look(name, spec)).await else {
+        let devices = self.devices.get_or_init(|| Devices::ask(&self.settings.binary));
+        let (survey, _) = tokio::join!(timeout(LOOK, self.look(name, spec)), devices);
+        let Ok(survey) = survey else {
             let (path, after_s) = (spec.path.display(), LOOK.as_secs());
             tracing::warn!(%name, %path, after_s, "the disk does not answer; is it mounted?");
             return Survey::Unknown;

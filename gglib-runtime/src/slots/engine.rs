@@ -55,10 +55,6 @@ impl EngineSlots {
         launched: Launched,
     ) -> Option<Self> {
         let Launched { generation, model, binary, file, arguments } = launched;
-        if store.is_switched_off(&model) {
-            Self::forget(store, &model).await;
-            return None;
-        }
         let answer = timeout(RESTORE, protocol::props(engine)).await.map_err(|slow| slow.to_string());
         let props = match answer.and_then(|answer| answer.map_err(|error| error.to_string())) {
             Ok(props) => props,
@@ -70,10 +66,13 @@ impl EngineSlots {
         let (shelf, name) = (Arc::clone(store), model.clone());
         let (key, found) = blocking(move || {
             let key = identity::key(props.build_info, &binary, &file, &arguments);
+            if shelf.is_of_no_use(&name, &key) {
+                return None;
+            }
             let found = shelf.find(&name, &key);
-            (key, found)
+            Some((key, found))
         })
-        .await?;
+        .await??;
         let slots = Self {
             store: Arc::clone(store),
             generation,
@@ -162,6 +161,10 @@ impl EngineSlots {
     /// To be called when the engine has ended, however that came: removes what it has left unfinished.
     pub(crate) async fn close(self) {
         self.store.ended(self.generation);
+        if self.store.is_switched_off(&self.model) {
+            let (store, model, key) = (Arc::clone(&self.store), self.model, self.key);
+            blocking(move || store.keep_switched_off(model, key)).await;
+        }
         if !self.begun.is_empty() {
             blocking(move || self.store.discard(&self.begun)).await;
         }

@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use gglib_core::model::gguf::Split;
 use gglib_core::slots::{FileIdentity, Key};
 
 /// How the engine names the variables that stand for arguments.
@@ -14,7 +15,8 @@ const VARIABLES: &str = "LLAMA_ARG_";
 /// listens. Blocks.
 pub(super) fn key(build: String, binary: &Path, model: &Path, arguments: &[OsString]) -> Key {
     let named = arguments.iter().map(|argument| Path::new(value(argument)));
-    let files = [binary, model].into_iter().chain(named).filter_map(file).collect();
+    let files =
+        [binary, model].into_iter().chain(named).flat_map(parts).filter_map(|part| file(&part)).collect();
     let text = |argument: &OsString| argument.to_string_lossy().into_owned();
     Key { build, arguments: arguments.iter().map(text).chain(variables()).collect(), files }
 }
@@ -23,6 +25,15 @@ pub(super) fn key(build: String, binary: &Path, model: &Path, arguments: &[OsStr
 fn value(argument: &OsStr) -> &OsStr {
     let split = argument.to_str().filter(|text| text.starts_with('-')).and_then(|text| text.split_once('='));
     split.map_or(argument, |(_, value)| OsStr::new(value))
+}
+
+/// All files of a model in parts, of which the engine is given one; else the file itself.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let names = path.file_name().and_then(OsStr::to_str).and_then(Split::names);
+    names.map_or_else(
+        || vec![path.to_owned()],
+        |names| names.iter().map(|name| path.with_file_name(name)).collect(),
+    )
 }
 
 fn file(path: &Path) -> Option<FileIdentity> {
@@ -76,6 +87,20 @@ mod tests {
             let before = now();
             fs::write(path(name), "another text").unwrap();
             assert!(now().difference(&before).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_model_in_parts_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = |number| dir.path().join(format!("big-{number:05}-of-00003.gguf"));
+        (1..=3).for_each(|number| fs::write(part(number), "part").unwrap());
+        let now = || key("b1".to_owned(), Path::new("/no/engine"), &part(1), &[]);
+        assert_eq!(now().files.len(), 3);
+        for number in 1..=3 {
+            let before = now();
+            fs::write(part(number), "another text").unwrap();
+            assert_eq!(now().difference(&before), Some("a file of the model or the engine"), "{number}");
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gglib_core::admission::Generation;
 use gglib_core::model::ModelName;
 use gglib_core::slots::{
-    Conversation, Entry, Key, Manifest, PromptCounts, Remembered, SlotWitness, SlotsSnapshot, Verdict,
-    Verdicts,
+    Conversation, Entry, Key, Manifest, PromptCounts, Remembered, SlotWitness, SlotsSnapshot, SwitchedOff,
+    Verdict, Verdicts,
 };
 use thiserror::Error;
 
@@ -75,13 +75,15 @@ impl SlotStore {
         let in_use = || OpenError::InUse { path: path.to_owned() };
         let dir = SlotDir::open(path).map_err(failed)?.ok_or_else(in_use)?;
         let manifest = dir.recover().map_err(failed)?;
+        let mut verdicts = Verdicts::default();
+        manifest.switched_off().for_each(|model| verdicts.switch_off(model.clone()));
         let store = Self {
             dir,
             budget,
             next_file: AtomicU64::new(manifest.next_file()),
             counted: Counted { bytes: AtomicU64::new(manifest.bytes()), ..Counted::default() },
+            verdicts: Mutex::new(verdicts),
             manifest: Mutex::new(manifest),
-            verdicts: Mutex::default(),
             is_failing: AtomicBool::new(false),
         };
         // The budget may have become smaller since.
@@ -136,6 +138,25 @@ impl SlotStore {
         self.dir.remove(entry.file);
         self.save_failed(&entry.model, &error);
         false
+    }
+
+    /// Whether slots of a model are of no use to an engine with this key, as far as it is known from earlier ones; with
+    /// another key it is tried again. Blocks.
+    pub(super) fn is_of_no_use(&self, model: &ModelName, key: &Key) -> bool {
+        let mut off = false;
+        self.change(|manifest| {
+            off = manifest.stays_off(model, key);
+            Vec::new()
+        });
+        if !off {
+            lock(&self.verdicts).switch_on(model);
+        }
+        off
+    }
+
+    /// Keeps in mind, over restarts, that a model is switched off as long as its key is this one. Blocks.
+    pub(super) fn keep_switched_off(&self, model: ModelName, key: Key) {
+        self.change(|manifest| manifest.switch_off(SwitchedOff { model, key }));
     }
 
     /// Takes entries off the list, and their files away. Blocks.

@@ -1,5 +1,5 @@
 //! A process that owns a pool, for tests that kill it: it launches an engine of the model file given first, with the
-//! arguments that follow, and never ends by itself.
+//! arguments that follow, enters it in the register in `POOL_OWNER_REGISTER`, if that is set, and never ends by itself.
 
 use std::env;
 use std::future::pending;
@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use gglib_core::model::ModelName;
+use gglib_runtime::engine::Register;
 use gglib_testkit::Engines;
 use gglib_testkit::engines::{Enter, engine_pid, only_engine};
 
@@ -14,7 +15,10 @@ use gglib_testkit::engines::{Enter, engine_pid, only_engine};
 async fn main() -> io::Result<()> {
     let mut args = env::args().skip(1);
     let model = PathBuf::from(args.next().expect("a model file"));
-    let pool = Engines::fake().model("a", &model, 1, args.collect()).start();
+    let mut engines = Engines::fake().model("a", &model, 1, args.collect());
+    engines.register =
+        env::var_os("POOL_OWNER_REGISTER").map(|dir| Register::open(dir.as_ref())).transpose()?;
+    let pool = engines.start();
     let told = async {
         let pid = engine_pid(&*pool).await;
         let address = only_engine(&*pool).await.address.expect("a process has an address");

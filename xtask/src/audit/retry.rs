@@ -5,6 +5,10 @@
 //! counters of its loops say that it tries again (see [`visit`] and [`graph`]). The audit fails on a site without a row, on a row without a site, on a row that is wrong
 //! about `decide`, and on a one-shot that can happen more than once because it awaits inside a loop.
 //!
+//! Where a state machine decides that something is done once more and its driver does it, the function that decides is
+//! the site. Nothing in it gives it away, so its row says `decision = true`; it has to be a function of its own, which
+//! neither awaits nor loops, so that it vanishes with the decision.
+//!
 //! Looked at is everything under `src/` of the workspace's crates, tests apart, except the crates that are
 //! not shipped and the policy itself in `gglib-core/src/retry`.
 //!
@@ -100,6 +104,18 @@ fn check_row(row: &Row, files: &Files, findings: &mut Vec<Finding>) {
             "stale row: `{item}` neither waits, nor asks the retry policy, nor tries again"
         ));
     }
+    let acts = function.acts || function.sleeps;
+    match (row.shape, row.decision) {
+        (Shape::OneShot, false) if !acts => {
+            return stale(format!(
+                "stale row: `{item}` does nothing that takes time; if it decides that others do, say `decision = true`"
+            ));
+        }
+        (_, true) if acts => {
+            return stale(format!("`{item}` is said to be a mere decision, and awaits or loops"));
+        }
+        _ => {}
+    }
     match (row.uses_decide, function.decides.first()) {
         (true, None) => stale(format!("`{item}` is said to use `decide` and does not ask the policy")),
         (false, Some(line)) => {
@@ -129,12 +145,23 @@ mod tests {
 
     /// What is wrong with a row about `code`, the whole of its file.
     fn problems(code: &str, (item, shape, uses_decide): (&str, Shape, bool)) -> Vec<String> {
+        let row = Row {
+            path: "a.rs".into(),
+            item: item.into(),
+            shape,
+            uses_decide,
+            decision: false,
+            why: "why".into(),
+            line: 1,
+        };
+        problems_of(code, &row)
+    }
+
+    fn problems_of(code: &str, row: &Row) -> Vec<String> {
         let functions = visit::functions(&syn::parse_file(code).unwrap());
         let files = Files::from([("a.rs".to_owned(), functions)]);
-        let row =
-            Row { path: "a.rs".into(), item: item.into(), shape, uses_decide, why: "why".into(), line: 1 };
         let mut findings = Vec::new();
-        check_row(&row, &files, &mut findings);
+        check_row(row, &files, &mut findings);
         findings.into_iter().map(|finding| finding.problem).collect()
     }
 
@@ -168,5 +195,26 @@ mod tests {
         let code = "async fn f() { while again { send().await; } }";
         let looped = problems(code, ("f", Shape::OneShot, false));
         assert_eq!(looped, ["`f` is a one-shot and awaits inside a loop"]);
+    }
+
+    #[test]
+    fn a_decision_is_a_function_of_its_own_that_is_marked() {
+        let row = |decision| Row {
+            path: "a.rs".into(),
+            item: "M::again".into(),
+            shape: Shape::OneShot,
+            uses_decide: false,
+            decision,
+            why: "why".into(),
+            line: 1,
+        };
+        let decides = "impl M { fn again(&mut self) { self.second = true; self.evict(); } }";
+        assert_eq!(problems_of(decides, &row(true)), [""; 0]);
+        let unmarked = problems_of(decides, &row(false));
+        assert!(unmarked[0].ends_with("if it decides that others do, say `decision = true`"), "{unmarked:?}");
+        let acts = problems_of("impl M { async fn again(&mut self) { self.load().await } }", &row(true));
+        assert_eq!(acts, ["`M::again` is said to be a mere decision, and awaits or loops"]);
+        let gone = problems_of("impl M { fn other(&mut self) {} }", &row(true));
+        assert_eq!(gone, ["stale row: `a.rs` has no function `M::again`"]);
     }
 }

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::load::{self, Outcome};
+use super::upstream;
 use crate::endpoint::{Endpoint, Owned};
 
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
@@ -89,9 +89,7 @@ impl Upstream {
 
 /// An endpoint whose engines are upstreams too.
 fn gglib(xtask: &Path, scratch: &Path) -> Result<Endpoint> {
-    let engine = scratch.join("llama-server");
-    fs::write(&engine, format!("#!/bin/sh\nexec '{}' bench-upstream \"$@\"\n", xtask.display()))?;
-    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755))?;
+    let engine = upstream::as_engine(xtask, scratch)?;
     let model = scratch.join("bench.gguf");
     fs::write(&model, "GGUF")?;
     let toml = format!(

@@ -63,13 +63,7 @@ pub fn run(xtask: &Path, rounds: usize) -> Result<()> {
     let assets = assets(xtask)?;
     let engine = install::install(&ENGINE, &assets, &())?.path;
     let smollm2 = install::install(&SMOLLM2, &assets, &())?.path;
-    let gemma3 = assets.join("models/gemma-3-270m-q4_k_m.gguf");
-    if !gemma3.is_file() {
-        bail!(
-            "{} is missing; the tests with the real engine install it: cargo test -p gglib-runtime",
-            gemma3.display()
-        );
-    }
+    let gemma3 = gemma3(&assets)?;
     let bench = Bench { xtask, engine, models: [smollm2, gemma3] };
     println!(
         "Changed from the defaults on both sides: context 2048, max_tokens {MAX_TOKENS}. Load average before: {}.\n\
@@ -110,10 +104,22 @@ fn median(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> f64 {
 }
 
 /// Where the tests have put the real engine and models.
-fn assets(xtask: &Path) -> Result<PathBuf> {
+pub(super) fn assets(xtask: &Path) -> Result<PathBuf> {
     let target =
         xtask.parent().and_then(Path::parent).context("cargo puts programs below its target directory")?;
     Ok(target.join("test-assets"))
+}
+
+/// Gemma, which only tests install.
+pub(super) fn gemma3(assets: &Path) -> Result<PathBuf> {
+    let gemma3 = assets.join("models/gemma-3-270m-q4_k_m.gguf");
+    if !gemma3.is_file() {
+        bail!(
+            "{} is missing; the tests with the real engine install it: cargo test -p gglib-runtime",
+            gemma3.display()
+        );
+    }
+    Ok(gemma3)
 }
 
 struct Bench<'a> {
@@ -196,7 +202,16 @@ async fn is_answered(address: SocketAddr, model: &str) -> bool {
     matches!(answer, Ok(Ok(answer)) if answer["choices"][0]["finish_reason"].is_string())
 }
 
-async fn ask(address: SocketAddr, method: &str, path: &str, body: String) -> Result<Value> {
+/// The answer to one request on a connection of its own, as JSON.
+///
+/// # Errors
+/// When it is none, or has another status than 200.
+pub(super) async fn ask(address: SocketAddr, method: &str, path: &str, body: String) -> Result<Value> {
+    Ok(serde_json::from_slice(&fetch(address, method, path, body).await?)?)
+}
+
+/// The body of the same.
+pub(super) async fn fetch(address: SocketAddr, method: &str, path: &str, body: String) -> Result<Bytes> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
@@ -212,5 +227,5 @@ async fn ask(address: SocketAddr, method: &str, path: &str, body: String) -> Res
     if status != 200 {
         bail!("the answer was {status}: {}", String::from_utf8_lossy(&body));
     }
-    Ok(serde_json::from_slice(&body)?)
+    Ok(body)
 }

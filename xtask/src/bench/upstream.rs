@@ -3,8 +3,10 @@
 //! It takes the command line of `llama-server`, so that gglib launches it as an engine; with `--port` and no
 //! gglib it is the direct side of the comparison.
 
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -37,6 +39,14 @@ pub fn run(args: &[String]) -> Result<()> {
             tokio::spawn(answer_all(stream));
         }
     })
+}
+
+/// A program in `scratch` that gglib can launch as an engine: this upstream. `xtask` is this program.
+pub(super) fn as_engine(xtask: &Path, scratch: &Path) -> io::Result<PathBuf> {
+    let engine = scratch.join("llama-server");
+    fs::write(&engine, format!("#!/bin/sh\nexec '{}' bench-upstream \"$@\"\n", xtask.display()))?;
+    fs::set_permissions(&engine, fs::Permissions::from_mode(0o755))?;
+    Ok(engine)
 }
 
 async fn answer_all(stream: impl AsyncRead + AsyncWrite + Unpin) {

@@ -13,7 +13,8 @@ fails when one is missing here, or when a row no longer says the truth.";
 
 const SHAPES: &str = "\
 - **backoff**: the same work again after a delay that the [retry policy](retry-policy.md) decides.
-- **one-shot**: changed work issued exactly once; never in a loop.
+- **one-shot**: changed work issued exactly once; never in a loop. A *decision* is one of a state machine, whose driver
+  does the work.
 - **control**: waiting that is neither, such as polling, ticking, debouncing or a fixed second try.";
 
 /// Renders the registry of the workspace at `root`.
@@ -35,7 +36,8 @@ fn page(rows: &[Row]) -> String {
     }
     let rows = rows.iter().map(|row| {
         let decide = if row.uses_decide { "yes" } else { "no" };
-        [code(&row.path), code(&row.item), row.shape.to_string(), decide.to_owned(), row.why.clone()]
+        let shape = if row.decision { format!("{} (decision)", row.shape) } else { row.shape.to_string() };
+        [code(&row.path), code(&row.item), shape, decide.to_owned(), row.why.clone()]
     });
     page.add(markdown::table(["file", "function", "shape", "uses `decide`", "why"], rows));
     page.finish()
@@ -59,6 +61,7 @@ mod tests {
             item: "T::f".into(),
             shape: Shape::OneShot,
             uses_decide: false,
+            decision: false,
             why: "first\n  this | that".into(),
             line: 1,
         };

@@ -2,19 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gglib_core::admission::{
-    Admission, Command, Event, Generation, LeaseId, LoadFailure, Profile, Refusal, Settings, Ticket, Urgency,
-};
+use gglib_core::admission::{Admission, Event, Generation, LeaseId, LoadFailure, Profile, Settings, Ticket};
 use gglib_core::memory::Memory;
 use gglib_core::model::ModelName;
 use gglib_core::moment::Moment;
 
-use super::{Step, machine};
+use super::{Change, Step, machine};
 use crate::desk::{gib, seconds};
+
+mod rules;
 
 pub(super) struct World {
     machine: Admission,
     settings: Settings,
+    /// As it began.
+    all: (Settings, BTreeMap<ModelName, Profile>),
     names: Vec<ModelName>,
     profiles: BTreeMap<ModelName, Profile>,
     now: Moment,
@@ -23,14 +25,18 @@ pub(super) struct World {
     leases: BTreeSet<LeaseId>,
     engines: BTreeMap<Generation, Engine>,
     ended: Vec<Generation>,
-    /// What is known of each model's size.
-    known: BTreeMap<ModelName, Memory>,
+    /// What is known of each model's size: the latest estimate, and the latest measurement, which wins.
+    known: BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>,
     /// Until when each model must not be launched, and how long the next pause is.
     pauses: BTreeMap<ModelName, (Moment, u64)>,
+    /// How many engines of each model in a row have died within ten minutes after they were ready.
+    short_lives: BTreeMap<ModelName, u32>,
     /// Models whose last load has died of memory, for the first time.
     short: BTreeSet<ModelName>,
     /// Engines that may be stopped whatever they are: condemned, unloaded, outdated, or at the end.
     may_go: BTreeSet<Generation>,
+    /// Models that this event wants loaded although nobody waits.
+    unasked: BTreeSet<ModelName>,
     draining: bool,
 }
 
@@ -38,7 +44,10 @@ struct Engine {
     model: ModelName,
     profile: Profile,
     process: Process,
+    /// When it became ready, if it has.
+    ready_at: Option<Moment>,
     charge: Memory,
+    measured: Option<Memory>,
     second_try: bool,
 }
 
@@ -57,8 +66,9 @@ impl World {
         let mut world = Self {
             machine: Admission::new(settings, profiles.clone()),
             settings,
+            all: (settings, profiles.clone()),
             names: profiles.keys().cloned().collect(),
-            known: estimates(&profiles),
+            known: profiles.iter().map(|(name, profile)| (name.clone(), (profile.footprint, None))).collect(),
             profiles,
             now: Moment::ORIGIN,
             tickets: 0,
@@ -67,11 +77,13 @@ impl World {
             engines: BTreeMap::new(),
             ended: Vec::new(),
             pauses: BTreeMap::new(),
+            short_lives: BTreeMap::new(),
             short: BTreeSet::new(),
             may_go: BTreeSet::new(),
+            unasked: BTreeSet::new(),
             draining: false,
         };
-        world.tell(Event::Preload);
+        world.step(Step::Preload);
         world
     }
 
@@ -105,6 +117,7 @@ impl World {
             Step::Crash(which) => self.end(Process::Ready, which),
             Step::Condemn(which) => {
                 if let Some(generation) = self.one(Process::Ready, which) {
+                    self.dies(generation);
                     self.may_go.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
@@ -115,13 +128,26 @@ impl World {
                 self.now = self.now.saturating_add(seconds(by));
                 self.tell(Event::Tick);
             }
+            Step::Estimate(which, size) => {
+                let model = self.names[which % self.names.len()].clone();
+                if let Some((estimate, _)) = self.known.get_mut(&model) {
+                    *estimate = Some(gib(size));
+                }
+                self.tell(Event::Estimated { model, footprint: gib(size) });
+            }
+            Step::Spoil(which) => self.spoil(which),
+            Step::Preload => {
+                let wanted = self.profiles.iter().filter(|(_, profile)| profile.preload);
+                self.unasked = wanted.map(|(name, _)| name.clone()).collect();
+                self.tell(Event::Preload);
+            }
             Step::Unload(which) => {
                 let model = self.names[which % self.names.len()].clone();
                 let of_it = self.engines.iter().filter(|(_, engine)| engine.model == model);
                 self.may_go.extend(of_it.map(|(generation, _)| *generation));
                 self.tell(Event::Unload { model });
             }
-            Step::Configure(which) => self.configure(which),
+            Step::Configure(which, change) => self.configure(which, change),
             Step::Drain => {
                 self.draining = true;
                 self.tell(Event::Drain);
@@ -135,10 +161,16 @@ impl World {
         let outdated = self.may_go.contains(&generation);
         let engine = self.engines.get_mut(&generation).expect("it has been found");
         engine.process = Process::Ready;
+        engine.ready_at = Some(self.now);
+        engine.measured = footprint;
         engine.charge = footprint.unwrap_or(engine.charge);
         if !outdated {
-            self.pauses.remove(&engine.model);
-            self.known.extend(footprint.map(|footprint| (engine.model.clone(), footprint)));
+            if self.short_lives.get(&engine.model).is_none_or(|count| *count < 3) {
+                self.pauses.remove(&engine.model);
+            }
+            if let Some((_, measured)) = self.known.get_mut(&engine.model) {
+                *measured = footprint.or(*measured);
+            }
         }
         self.tell(Event::Loaded { generation, footprint });
     }
@@ -152,16 +184,73 @@ impl World {
         } else if tried_again {
             self.short.insert(engine.model);
         } else {
-            let (_, pause) = self.pauses.get(&engine.model).copied().unwrap_or((self.now, 10));
-            let until = self.now.saturating_add(seconds(pause));
-            self.pauses.insert(engine.model, (until, (2 * pause).min(300)));
+            self.pause(engine.model);
         }
         let failure = LoadFailure { reason: "broken".into(), out_of_memory };
         self.tell(Event::LoadFailed { generation, failure });
     }
 
+    /// The model is not launched for a while, and for twice as long the next time.
+    fn pause(&mut self, model: ModelName) {
+        let (_, pause) = self.pauses.get(&model).copied().unwrap_or((self.now, 10));
+        let until = self.now.saturating_add(seconds(pause));
+        self.pauses.insert(model, (until, (2 * pause).min(300)));
+    }
+
+    /// The model's file cannot be loaded: that ends every wait for it, unless there is no need of the file, or no try.
+    fn spoil(&mut self, which: usize) {
+        let model = self.names[which % self.names.len()].clone();
+        let stays = |(generation, engine): (&Generation, &Engine)| {
+            engine.model == model && engine.process != Process::Stopping && !self.may_go.contains(generation)
+        };
+        let is_needless = !self.draining && self.engines.iter().any(stays);
+        let is_tried = self.pauses.get(&model).is_none_or(|(until, _)| *until <= self.now);
+        let fails = self.profiles.contains_key(&model) && !is_needless && is_tried;
+        let failed = self.machine.snapshot(self.now).totals.failed_loads;
+        if fails {
+            self.pause(model.clone());
+        }
+        self.tell(Event::Unloadable { model: model.clone(), reason: "spoilt".into() });
+        assert!(!fails || !self.is_awaited(&model), "somebody still waits for what cannot be loaded");
+        assert_eq!(self.machine.snapshot(self.now).totals.failed_loads, failed + u64::from(fails));
+    }
+
+    /// An engine dies that was ready.
+    fn dies(&mut self, generation: Generation) {
+        self.rows_end();
+        let Engine { model, ready_at, .. } = &self.engines[&generation];
+        let lived = self.now.saturating_since(ready_at.expect("it was ready"));
+        if self.may_go.contains(&generation) || self.draining || lived >= seconds(600) {
+            return;
+        }
+        let model = model.clone();
+        let count = self.short_lives.entry(model.clone()).or_default();
+        *count += 1;
+        if *count >= 3 {
+            self.pause(model);
+        }
+    }
+
+    /// A row of short lives is over when an engine has lasted.
+    fn rows_end(&mut self) {
+        let lasting = |(generation, engine): &(&Generation, &Engine)| {
+            engine.process == Process::Ready && !self.may_go.contains(generation)
+        };
+        for (_, engine) in self.engines.iter().filter(lasting) {
+            let lived = engine.ready_at.map(|at| self.now.saturating_since(at));
+            if lived >= Some(seconds(600))
+                && self.short_lives.remove(&engine.model).is_some_and(|count| count >= 3)
+            {
+                self.pauses.remove(&engine.model);
+            }
+        }
+    }
+
     fn end(&mut self, process: Process, which: usize) {
         let Some(generation) = self.one(process, which) else { return };
+        if process == Process::Ready {
+            self.dies(generation);
+        }
         self.engines.remove(&generation);
         self.is_gone(generation);
         self.tell(Event::Ended { generation });
@@ -173,24 +262,67 @@ impl World {
         self.ended.push(generation);
     }
 
-    /// One model is started in another way from now on.
-    fn configure(&mut self, which: usize) {
+    /// One thing is different from now on.
+    fn configure(&mut self, which: usize, change: Change) {
         let changed = self.names[which % self.names.len()].clone();
-        let mut profiles = self.profiles.clone();
-        if let Some(profile) = profiles.get_mut(&changed) {
-            profile.revision += 1;
-        }
-        for (generation, engine) in &self.engines {
-            if engine.model == changed {
-                self.may_go.insert(*generation);
+        let (mut settings, mut profiles) = (self.settings, self.profiles.clone());
+        match change {
+            Change::Revision => {
+                if let Some(profile) = profiles.get_mut(&changed) {
+                    profile.revision += 1;
+                }
+            }
+            Change::Presence => {
+                if profiles.remove(&changed).is_none() {
+                    profiles.insert(changed.clone(), self.all.1[&changed].clone());
+                }
+            }
+            Change::Pin => {
+                if let Some(profile) = profiles.get_mut(&changed) {
+                    profile.pinned = !profile.pinned;
+                }
+            }
+            Change::Bounds(less) => {
+                let Settings { budget, max_resident, .. } = self.all.0;
+                settings.budget = budget.saturating_sub(gib(less));
+                settings.max_resident = max_resident.saturating_sub(usize::from(less == 3)).max(1);
             }
         }
-        self.pauses.remove(&changed);
-        self.short.remove(&changed);
-        self.known.remove(&changed);
-        self.known.extend(estimates(&profiles).remove_entry(&changed));
+        // What an engine takes is never in a configuration.
+        for profile in profiles.values_mut() {
+            profile.footprint = None;
+        }
+        self.take_over(settings, profiles);
+    }
+
+    fn take_over(&mut self, settings: Settings, profiles: BTreeMap<ModelName, Profile>) {
+        for name in &self.names {
+            let (before, after) = (self.profiles.get(name), profiles.get(name));
+            if before.map(|profile| profile.revision) == after.map(|profile| profile.revision) {
+                continue;
+            }
+            self.pauses.remove(name);
+            self.short_lives.remove(name);
+            self.short.remove(name);
+            self.known.remove(name);
+            self.known.extend(after.map(|_| (name.clone(), (None, None))));
+            if before.is_none() && after.is_some_and(|profile| profile.preload) {
+                self.unasked.insert(name.clone());
+            }
+            let of_it = self.engines.iter().filter(|(_, engine)| engine.model == *name);
+            self.may_go.extend(of_it.map(|(generation, _)| *generation));
+        }
+        for engine in self.engines.values_mut() {
+            let same = |profile: &&Profile| profile.revision == engine.profile.revision;
+            if let Some(profile) = profiles.get(&engine.model).filter(same) {
+                engine.profile = Profile { parallel: engine.profile.parallel, ..profile.clone() };
+                let known = size(&self.known, &engine.model);
+                engine.charge = engine.measured.or(known).unwrap_or(engine.charge);
+            }
+        }
+        self.settings = settings;
         self.profiles.clone_from(&profiles);
-        self.tell(Event::Configure { settings: self.settings, profiles });
+        self.tell(Event::Configure { settings, profiles });
     }
 
     /// Events of generations that are over change nothing.
@@ -212,11 +344,13 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
+        self.rows_end();
         let mut out = Vec::new();
         self.machine.handle(event, self.now, &mut out);
         for command in out {
             self.check(command);
         }
+        self.unasked.clear();
         let mut more = Vec::new();
         self.machine.handle(Event::Tick, self.now, &mut more);
         assert_eq!(more, [], "the machine was not at rest");
@@ -229,70 +363,10 @@ impl World {
             ends.is_none_or(|end| due.is_some_and(|due| due <= end)),
             "nobody looks after the oldest waiter"
         );
-        if let Some(ticket) = self.waiting.keys().next_back() {
+        for (ticket, (model, _)) in &self.waiting {
+            assert!(self.profiles.contains_key(model), "{ticket:?} waits for what is not configured");
             assert!(self.machine.outlook(*ticket, self.now).is_some(), "{ticket:?} was lost");
         }
-    }
-
-    fn check(&mut self, command: Command) {
-        match command {
-            Command::Launch { generation, model } => self.check_launch(generation, model),
-            Command::Stop { generation, urgency } => self.check_stop(generation, urgency),
-            Command::Grant { lease } => {
-                let engine = &self.engines[&lease.generation];
-                assert_eq!(engine.process, Process::Ready);
-                let first = self.waiting.iter().find(|(_, (model, _))| *model == engine.model);
-                assert_eq!(
-                    first.map(|(ticket, _)| *ticket),
-                    Some(lease.ticket),
-                    "not the first of its queue"
-                );
-                self.waiting.remove(&lease.ticket);
-                self.leases.insert(lease);
-                let used = self.leases.iter().filter(|other| other.generation == lease.generation).count();
-                assert!(used <= engine.profile.parallel as usize, "over the engine's parallelism");
-            }
-            Command::Refuse { ticket, refusal, retry_after } => {
-                let (model, _) = self.waiting.remove(&ticket).expect("refused twice, or after its grant");
-                if let Refusal::BreakerOpen { .. } | Refusal::LoadFailed { .. } = refusal {
-                    let (until, _) = self.pauses[&model];
-                    assert_eq!(retry_after, Some(until.saturating_since(self.now)), "{refusal}");
-                }
-            }
-        }
-    }
-
-    fn check_launch(&mut self, generation: Generation, model: ModelName) {
-        assert!(!self.draining);
-        let profile = self.profiles[&model].clone();
-        assert!(self.is_awaited(&model) || profile.preload, "nobody wants {model}");
-        assert!(self.pauses.get(&model).is_none_or(|(until, _)| *until <= self.now), "its breaker is open");
-        for other in self.engines.values() {
-            assert_ne!(other.model, model, "two engines of one model");
-            let apart = profile.group.is_none() || other.profile.group != profile.group;
-            assert!(apart, "two of a group");
-        }
-        let charge = self.known.get(&model).copied().unwrap_or_default();
-        let charges = self.engines.values().fold(charge, |sum, engine| sum.saturating_add(engine.charge));
-        assert!(charges.fits_in(self.settings.budget), "over the budget: {charges:?}");
-        assert!(self.engines.len() < self.settings.max_resident, "over the slots");
-        let second_try = self.short.remove(&model);
-        let engine = Engine { model, profile, process: Process::Loading, charge, second_try };
-        assert!(self.engines.insert(generation, engine).is_none() && !self.ended.contains(&generation));
-    }
-
-    fn check_stop(&mut self, generation: Generation, urgency: Urgency) {
-        let engine = self.engines.get_mut(&generation).expect("stopped nothing");
-        let was = std::mem::replace(&mut engine.process, Process::Stopping);
-        assert_ne!(was, Process::Stopping, "stopped twice");
-        let leased = self.leases.iter().any(|lease| lease.generation == generation);
-        let condemned = self.may_go.contains(&generation);
-        match urgency {
-            Urgency::Graceful => assert!(was == Process::Ready && !leased, "stopped under a lease"),
-            Urgency::Immediate => assert!(was == Process::Loading || condemned, "killed"),
-        }
-        let may_go = condemned || self.draining || !engine.profile.pinned;
-        assert!(may_go || was == Process::Loading, "a pinned engine was stopped");
     }
 
     /// Lets everything finish: with leases given back and launches answered, nobody may be left.
@@ -325,7 +399,7 @@ fn choose<'a, T: Copy + 'a>(from: impl Iterator<Item = &'a T> + Clone, which: us
     (count > 0).then(|| from.copied().nth(which % count).expect("there are so many"))
 }
 
-fn estimates(profiles: &BTreeMap<ModelName, Profile>) -> BTreeMap<ModelName, Memory> {
-    let known = profiles.iter().filter_map(|(name, profile)| Some((name.clone(), profile.footprint?)));
-    known.collect()
+/// What is known of the model's size.
+fn size(known: &BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>, model: &ModelName) -> Option<Memory> {
+    known.get(model).and_then(|(estimate, measured)| measured.or(*estimate))
 }

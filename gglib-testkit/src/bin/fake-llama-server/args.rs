@@ -19,6 +19,8 @@ pub(crate) struct Args {
     pub(crate) key: Option<String>,
     pub(crate) script: Option<PathBuf>,
     pub(crate) slot_save_path: Option<PathBuf>,
+    /// It makes embeddings.
+    pub(crate) embeddings: bool,
     /// All of them, for the log.
     pub(crate) all: Vec<String>,
 }
@@ -44,6 +46,7 @@ impl Args {
                 .map(PathBuf::from)
                 .or_else(|| env::var_os(SCRIPT_ENV_VAR).map(PathBuf::from)),
             slot_save_path: value(&["--slot-save-path"]).map(PathBuf::from),
+            embeddings: all.iter().any(|arg| arg == "--embeddings"),
             all,
         }
     }

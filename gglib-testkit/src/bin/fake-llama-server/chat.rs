@@ -1,4 +1,4 @@
-//! What is sent for a chat request: a plan of steps, made from the script and the request alone.
+//! What is sent for a request that takes a slot: a plan of steps, made from the script and the request alone.
 
 use std::time::Duration;
 
@@ -11,9 +11,20 @@ use crate::{
     slots::Counts,
 };
 
-/// What a chat request asks for, as far as it changes the shape of the answer.
+/// What kind of answer is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Chat,
+    Text,
+    Embeddings,
+    Rerank,
+}
+
+/// What a request asks for, as far as it changes the shape of the answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ask {
+    pub(crate) kind: Kind,
     pub(crate) stream: bool,
     pub(crate) return_progress: bool,
     pub(crate) include_usage: bool,
@@ -38,6 +49,8 @@ pub(crate) enum Step {
     Silence,
     /// Ends the process.
     Die,
+    /// Stops the process, until somebody lets it go on.
+    Stop,
     /// Closes the connection as it is.
     Cut,
     /// Ends the body of a stream.
@@ -46,10 +59,15 @@ pub(crate) enum Step {
 
 impl Ask {
     /// Reads a request's body, or says what the engine says to a bad one. A word counts as a token.
-    pub(crate) fn read(body: &[u8], context: usize) -> Result<Self, Response> {
+    pub(crate) fn read(kind: Kind, body: &[u8], context: usize) -> Result<Self, Response> {
         let Ok(body) = serde_json::from_slice::<Value>(body) else {
             return Err(Response::error(recording::BAD_JSON));
         };
+        let is_set = |value: &Value| value.as_bool() == Some(true);
+        if kind != Kind::Chat {
+            let stream = kind == Kind::Text && is_set(&body["stream"]);
+            return Ok(Self { kind, stream, ..Self::default() });
+        }
         if !body["messages"].is_array() {
             return Err(Response::error(recording::NO_MESSAGES));
         }
@@ -59,10 +77,10 @@ impl Ask {
         if body["messages"].to_string().split_whitespace().count() > context {
             return Err(Response::error(recording::TOO_LONG));
         }
-        let is_set = |value: &Value| value.as_bool() == Some(true);
         let last = body["messages"].as_array().and_then(|messages| messages.last());
         let prefix = last.filter(|message| message["role"] == "assistant");
         Ok(Self {
+            kind,
             stream: is_set(&body["stream"]),
             return_progress: is_set(&body["return_progress"]),
             include_usage: is_set(&body["stream_options"]["include_usage"]),
@@ -76,16 +94,34 @@ impl Ask {
 /// `counts` stand in for the recorded ones.
 pub(crate) fn plan(reply: &Reply, ask: &Ask, model: &str, counts: Option<Counts>) -> Vec<Step> {
     match reply.fault {
-        Some(Fault::Status(status)) => {
-            let error =
-                json!({ "error": { "code": status, "message": "Compute error.", "type": "server_error" } });
-            vec![Step::Respond(Response { status, body: error.to_string() })]
-        }
+        Some(Fault::Status(status)) => vec![Step::Respond(Response::failure(status))],
         Some(Fault::DieBeforeHeaders) => vec![Step::Die],
         Some(Fault::HangBeforeHeaders) => vec![Step::Silence],
+        Some(Fault::StopBeforeHeaders) => vec![Step::Stop],
+        _ if ask.kind == Kind::Text && ask.stream => {
+            streamed(reply, ask, &Chunks::of(model, counts)).into_iter().map(textual).collect()
+        }
         _ if ask.stream => streamed(reply, ask, &Chunks::of(model, counts)),
-        _ => plain(reply, model),
+        _ => plain(reply, ask.kind, model),
     }
+}
+
+/// A step of a chat as one of a text completion.
+fn textual(step: Step) -> Step {
+    let Step::Send(events) = step else { return step };
+    let event = |event: &str| match event.strip_prefix("data: ").map(serde_json::from_str::<Value>) {
+        Some(Ok(mut chunk)) => {
+            chunk["object"] = "text_completion".into();
+            for choice in chunk["choices"].as_array_mut().into_iter().flatten() {
+                let text = choice["delta"]["content"].as_str().unwrap_or_default().to_owned();
+                choice.as_object_mut().expect("a choice is an object").remove("delta");
+                choice["text"] = text.into();
+            }
+            format!("data: {chunk}\n\n")
+        }
+        _ => format!("{event}\n\n"),
+    };
+    Step::Send(events.split_terminator("\n\n").map(event).collect())
 }
 
 fn streamed(reply: &Reply, ask: &Ask, chunks: &Chunks) -> Vec<Step> {
@@ -137,6 +173,7 @@ fn fault_after(fault: Option<Fault>, sent: usize, steps: &mut Vec<Step>) -> bool
     let wrong = match fault {
         Some(Fault::DieAfter(after)) if after == sent => vec![Step::Die],
         Some(Fault::HangAfter(after)) if after == sent => vec![Step::Silence],
+        Some(Fault::StopAfter(after)) if after == sent => vec![Step::Stop],
         Some(Fault::PingAfter(after)) if after == sent => vec![Step::Ping],
         Some(Fault::PingThenDie(after, pause)) if after == sent => vec![Step::Wait(pause), Step::Die],
         Some(Fault::CutAfter(after)) if after == sent => vec![Step::Cut],
@@ -155,13 +192,19 @@ fn fault_after(fault: Option<Fault>, sent: usize, steps: &mut Vec<Step>) -> bool
 /// What llama-server's router mode says when its child is gone.
 const PROXY_ERROR: &str = "proxy error: Failed to read connection";
 
-fn plain(reply: &Reply, model: &str) -> Vec<Step> {
+fn plain(reply: &Reply, kind: Kind, model: &str) -> Vec<Step> {
     let contents = reply.deltas.len();
     let busy = reply.prefill + reply.pace * u32::try_from(contents).unwrap_or(u32::MAX);
-    let body = recording::plain(model, message(&reply.deltas), &reply.finish_reason, contents);
+    let body = match kind {
+        Kind::Chat => recording::plain(model, message(&reply.deltas), &reply.finish_reason, contents),
+        Kind::Text => recording::text(model, &reply.content(), &reply.finish_reason),
+        Kind::Embeddings => recording::embeddings(model),
+        Kind::Rerank => recording::ranking(model),
+    };
     let outcome = match reply.fault {
         Some(Fault::DieAfter(_)) => vec![Step::Die],
         Some(Fault::HangAfter(_) | Fault::PingAfter(_)) => vec![Step::Silence],
+        Some(Fault::StopAfter(_)) => vec![Step::Stop],
         Some(Fault::PingThenDie(_, pause)) => vec![Step::Wait(pause), Step::Die],
         Some(Fault::CutAfter(_)) => vec![Step::Cut],
         Some(Fault::EndAfter(_) | Fault::GarbageAfter(_)) => {
@@ -206,7 +249,8 @@ fn append(text: &mut Value, more: &Value) {
 mod tests {
     use super::*;
 
-    const STREAM: Ask = Ask { stream: true, return_progress: false, include_usage: false, prefix: None };
+    const STREAM: Ask =
+        Ask { kind: Kind::Chat, stream: true, return_progress: false, include_usage: false, prefix: None };
 
     #[test]
     fn deltas_add_up_to_a_message() {

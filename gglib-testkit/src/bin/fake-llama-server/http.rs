@@ -67,6 +67,13 @@ impl Response {
         Self { status: status.expect("recorded errors have a code"), body: recorded.to_owned() }
     }
 
+    /// What the engine says when its backend has failed, or with another status.
+    pub(crate) fn failure(status: u16) -> Self {
+        let error =
+            serde_json::json!({ "code": status, "message": "Compute error.", "type": "server_error" });
+        Self { status, body: serde_json::json!({ "error": error }).to_string() }
+    }
+
     /// The engine closes the connection after every error, and after 100 answers.
     pub(crate) fn closes(&self) -> bool {
         self.status >= 400

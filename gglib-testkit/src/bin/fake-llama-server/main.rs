@@ -23,7 +23,12 @@ use self::{args::Args, connection::Connection, engine::Engine};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Args::parse(env::args().skip(1).collect())).await {
+    let args: Vec<_> = env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--list-devices") {
+        engine::say("Available devices:\n  (none)");
+        return ExitCode::SUCCESS;
+    }
+    match run(Args::parse(args)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             engine::say(&format!("E srv  llama_server: exiting due to HTTP server error: {error}"));

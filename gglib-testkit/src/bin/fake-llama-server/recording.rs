@@ -111,6 +111,27 @@ pub(crate) fn plain(model: &str, message: Value, reason: &str, contents: usize) 
     answer.to_string()
 }
 
+/// The answer to a text completion that is not streamed.
+pub(crate) fn text(model: &str, text: &str, reason: &str) -> String {
+    let choice = json!({ "index": 0, "text": text, "finish_reason": reason, "logprobs": null });
+    json!({ "id": "cmpl-1", "object": "text_completion", "created": 1, "model": model, "choices": [choice] })
+        .to_string()
+}
+
+/// The embedding of one input, with fewer dimensions than any real one.
+pub(crate) fn embeddings(model: &str) -> String {
+    let data = json!([{ "object": "embedding", "index": 0, "embedding": [0.25, -0.5] }]);
+    let usage = json!({ "prompt_tokens": 3, "total_tokens": 3 });
+    json!({ "object": "list", "model": model, "data": data, "usage": usage }).to_string()
+}
+
+/// The ranking of one document.
+pub(crate) fn ranking(model: &str) -> String {
+    let results = json!([{ "index": 0, "relevance_score": 0.5 }]);
+    let usage = json!({ "prompt_tokens": 5, "total_tokens": 5 });
+    json!({ "object": "list", "model": model, "results": results, "usage": usage }).to_string()
+}
+
 pub(crate) fn props(model: &str, slots: usize, context: usize, tools: bool) -> String {
     let mut props = parse(PROPS);
     props["model_alias"] = model.into();

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    chat::{self, Ask},
+    chat::{self, Ask, Kind},
     connection::Connection,
     engine::Engine,
     http::{Request, Response},
@@ -64,6 +64,15 @@ fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
         return Answer::Whole(Response::error(recording::WRONG_KEY));
     }
     let (path, model) = (request.path.as_str(), &engine.args.model);
+    if let Some(status) = engine.launch.fails_with.filter(|_| request.method == "POST") {
+        return Answer::Whole(Response::failure(status));
+    }
+    let kind = match path {
+        "/v1/completions" | "/completions" => Kind::Text,
+        "/v1/embeddings" if engine.args.embeddings => Kind::Embeddings,
+        "/v1/rerank" if engine.args.embeddings => Kind::Rerank,
+        _ => Kind::Chat,
+    };
     Answer::Whole(match (request.method.as_str(), path, number) {
         ("GET", "/health" | "/v1/health", _) => health(engine.health()),
         ("GET", "/props", _) => {
@@ -72,13 +81,24 @@ fn answer(engine: &Engine, request: &Request, number: Option<usize>) -> Answer {
         }
         ("GET", "/v1/models" | "/models", _) => Response::ok(recording::models(model, engine.args.context)),
         ("POST", path, _) if path.starts_with("/slots/") => return Answer::Slot,
-        ("POST", "/v1/embeddings", _) => Response::error(recording::NOT_SUPPORTED),
-        ("POST", "/v1/chat/completions" | "/chat/completions", Some(number)) => {
-            match Ask::read(&request.body, engine.args.context) {
-                Ok(ask) => return Answer::Chat(ask, number),
-                Err(response) => response,
-            }
+        // Its own kind of completion: the smallest piece of work.
+        ("POST", "/completion", _) => Response::ok(r#"{"content":"2","stop":true}"#),
+        ("POST", "/v1/embeddings" | "/v1/rerank", _) if kind == Kind::Chat => {
+            Response::error(recording::NOT_SUPPORTED)
         }
+        (
+            "POST",
+            "/v1/chat/completions"
+            | "/chat/completions"
+            | "/v1/completions"
+            | "/completions"
+            | "/v1/embeddings"
+            | "/v1/rerank",
+            Some(number),
+        ) => match Ask::read(kind, &request.body, engine.args.context) {
+            Ok(ask) => return Answer::Chat(ask, number),
+            Err(response) => response,
+        },
         _ => Response::error(recording::NOT_FOUND),
     })
 }

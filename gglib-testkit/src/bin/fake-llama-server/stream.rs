@@ -3,6 +3,7 @@
 use std::{io, time::Duration};
 
 use gglib_testkit::Entry;
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{self, Instant},
@@ -93,6 +94,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Performance<'_, S> {
                 return Ok(After::Cancelled);
             }
             Step::Die => self.engine.die(),
+            Step::Stop => {
+                let _ = kill_process(getpid(), Signal::STOP);
+                self.connection.gone().await;
+                return Ok(After::Cancelled);
+            }
             Step::Cut => return Ok(After::Cut),
         }
         Ok(After::Next)

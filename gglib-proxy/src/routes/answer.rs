@@ -1,11 +1,11 @@
-//! `POST /v1/chat/completions`.
+//! The routes whose requests need an engine.
 
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::retry::{RetriesAbove, hint};
+use gglib_core::api::error::ApiError;
+use gglib_core::retry::RetriesAbove;
 use http::Request;
 use tokio::time::Instant;
 
@@ -14,19 +14,20 @@ use crate::connection::Outlet;
 use crate::idempotency::{self, Key};
 use crate::request::ChatRequest;
 use crate::request_id::RequestId;
+use crate::route::Route;
 use crate::routes::error_response;
 use crate::tally::Tally;
-use crate::{plain, stream, upload};
+use crate::{plain, refusal, stream, upload};
 
-/// Answers one completion request.
-pub(crate) async fn complete(
+/// Answers one request for an engine.
+pub(crate) async fn answer(
     State(app): State<App>,
     Extension(outlet): Extension<Outlet>,
     Extension(RequestId(id)): Extension<RequestId>,
     request: Request<Body>,
 ) -> Response {
     let mut tally = Tally::begin(&app.metrics, id);
-    match answer(&app, request, &mut tally).await {
+    match begin(&app, request, &mut tally).await {
         Ok(Answer::Whole(response)) => {
             tally.succeed();
             response
@@ -49,17 +50,18 @@ enum Answer {
     Stream(stream::Exchange),
 }
 
-async fn answer(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<Answer, ApiError> {
+async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<Answer, ApiError> {
     let deadline = Instant::now() + app.settings.timeouts.request;
     let above = RetriesAbove::parse(request.headers());
+    let route = Route::at(request.uri().path()).expect("this answers the paths of routes");
     let key = Key::read(&request)?;
     let body = upload::read(request, &app.settings, deadline).await?;
     let key = key.map(|key| key.with_body(&body));
     if app.is_draining() {
         // Also for models that would be unknown to this gglib: its successor may know them.
-        return Err(draining(app));
+        return Err(refusal::draining(app));
     }
-    let request = ChatRequest::read(body, &app.catalog, app.settings.repair.then_some(deadline))?;
+    let request = ChatRequest::read(route, body, &app.catalog, app.settings.repair.then_some(deadline))?;
     identify(app, &request, above, tally);
     if let Some(key) = key {
         return joined(app, key, request, deadline).await;
@@ -73,18 +75,15 @@ async fn answer(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<
 
 /// The answer of the run that the key stands for.
 async fn joined(app: &App, key: Key, request: ChatRequest, deadline: Instant) -> Result<Answer, ApiError> {
-    let (model, is_stream) = (request.model.clone(), request.stream);
+    let (model, route, is_stream) = (request.model.clone(), request.route, request.stream);
     let attached = idempotency::join(app, key, request, deadline)?;
     if is_stream {
-        stream::Exchange::of(app, model, |to_client| attached.feed(to_client)).await.map(Answer::Stream)
+        stream::Exchange::of(app, route, model, |to_client| attached.feed(to_client))
+            .await
+            .map(Answer::Stream)
     } else {
         attached.whole().await.map(|answer| Answer::Whole(answer.into_response()))
     }
-}
-
-fn draining(app: &App) -> ApiError {
-    ApiError::new(ErrorCode::Draining, "gglib is shutting down")
-        .with_retry_after(hint::advertise(&app.settings.retry, None))
 }
 
 /// Tells everybody who keeps count what the request is for, and whose retry it is.
