@@ -16,6 +16,7 @@ pub(crate) use survey::Survey;
 mod address;
 mod command;
 mod discover;
+mod growth;
 pub mod guard;
 mod handle;
 mod launch;

@@ -33,6 +33,7 @@ pub(super) struct World {
     short: BTreeSet<ModelName>,
     /// Engines that may be stopped whatever they are: condemned, unloaded, outdated, or at the end.
     may_go: BTreeSet<Generation>,
+    outgrown: BTreeSet<Generation>,
     /// Models that this event wants loaded although nobody waits.
     unasked: BTreeSet<ModelName>,
     draining: bool,
@@ -75,6 +76,7 @@ impl World {
             pauses: BTreeMap::new(),
             short: BTreeSet::new(),
             may_go: BTreeSet::new(),
+            outgrown: BTreeSet::new(),
             unasked: BTreeSet::new(),
             draining: false,
         };
@@ -115,6 +117,14 @@ impl World {
                     self.may_go.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
+                }
+            }
+            Step::Outgrow(which) => {
+                if let Some(generation) = self.one(Process::Ready, which) {
+                    self.outgrown.insert(generation);
+                    let is_used = self.leases.iter().any(|lease| lease.generation == generation);
+                    self.tell(Event::Outgrown { generation });
+                    assert_eq!(self.engines[&generation].process == Process::Stopping, !is_used);
                 }
             }
             Step::Stale(which) => self.stale(which),
@@ -208,8 +218,11 @@ impl World {
 
     fn end(&mut self, process: Process, which: usize) {
         let Some(generation) = self.one(process, which) else { return };
-        self.engines.remove(&generation);
+        let engine = self.engines.remove(&generation).expect("it has been found");
         self.is_gone(generation);
+        if self.outgrown.contains(&generation) && engine.profile.pinned {
+            self.unasked.insert(engine.model);
+        }
         self.tell(Event::Ended { generation });
     }
 
@@ -286,11 +299,12 @@ impl World {
         let Some(generation) = choose(self.ended.iter(), which) else { return };
         let before = self.machine.snapshot(self.now);
         let failure = LoadFailure { reason: "late".into(), out_of_memory: which.is_multiple_of(2) };
-        let event = match which % 5 {
+        let event = match which % 6 {
             0 => Event::Loaded { generation, footprint: Some(gib(1)) },
             1 => Event::LoadFailed { generation, failure },
             2 => Event::Ended { generation },
             3 => Event::Condemn { generation },
+            4 => Event::Outgrown { generation },
             _ => Event::Release { lease: LeaseId { generation, ticket: Ticket(self.tickets) } },
         };
         let mut out = Vec::new();
