@@ -19,6 +19,7 @@ mod accounts;
 mod cgroup;
 mod footprint_file;
 mod gpus;
+mod known_facts;
 mod model_file;
 mod process_group;
 mod wait;

@@ -132,12 +132,8 @@ fn show(played: &[Played], json: bool) -> bool {
         println!("{value:#}");
         return wrong.is_empty();
     }
-    println!(
-        "\n{} of {} scenarios are as they should be; {}.",
-        played.len() - wrong.len(),
-        played.len(),
-        card.verdict()
-    );
+    println!("\n{}", card.verdict());
+    println!("{} of {} scenarios are as they should be.", played.len() - wrong.len(), played.len());
     println!("Changed from the shipped defaults, so that nobody has to wait:\n{}", stage::changed());
     for one in &wrong {
         println!(

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gglib_core::memory::{Footprint, Memory, MemoryProbe, expected_after_stop};
-use gglib_core::model::ModelSpec;
+use gglib_core::model::{Estimate, ModelSpec};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::{FootprintFile, ModelFileError, estimate, launched, wait_for_memory};
+use super::known_facts::KnownFacts;
+use super::model_file::estimate_by;
+use super::{FootprintFile, ModelFileError, launched, wait_for_memory};
 
 /// Longest look at an engine or at the machine. The kernel answers in milliseconds, unless it is in trouble.
 const LOOK: Duration = Duration::from_secs(1);
@@ -22,12 +24,13 @@ const RETURN: Duration = Duration::from_secs(5);
 pub struct Accounts {
     probe: Arc<dyn MemoryProbe>,
     record: Arc<Mutex<FootprintFile>>,
+    facts: Arc<KnownFacts>,
 }
 
 impl Accounts {
     /// Measures by `probe` and remembers in `record`.
     pub fn new(probe: Arc<dyn MemoryProbe>, record: FootprintFile) -> Self {
-        Self { probe, record: Arc::new(Mutex::new(record)) }
+        Self { probe, record: Arc::new(Mutex::new(record)), facts: Arc::default() }
     }
 
     /// What an engine of `spec`, run from `engine`, will take: by the headers of its files, corrected by what was
@@ -36,7 +39,7 @@ impl Accounts {
     /// # Errors
     /// When the files say nothing about it.
     pub(crate) fn expected(&self, spec: &ModelSpec, engine: &Path) -> Result<Memory, ModelFileError> {
-        let estimate = estimate(spec, self.vram())?;
+        let estimate = self.estimate(spec)?;
         let launched = launched(spec, engine)?;
         let seen = self.record.lock().unwrap_or_else(PoisonError::into_inner).recall(&launched);
         Ok(seen.map_or_else(|| estimate.memory(), |seen| estimate.corrected(seen)))
@@ -49,7 +52,7 @@ impl Accounts {
         look(move || {
             let footprint = accounts.probe.footprint(leader)?;
             accounts.remember(&spec, &engine, footprint);
-            let estimate = estimate(&spec, accounts.vram()).ok();
+            let estimate = accounts.estimate(&spec).ok();
             Some(estimate.map_or_else(|| plain(footprint), |estimate| estimate.corrected(footprint)))
         })
         .await?
@@ -93,6 +96,10 @@ impl Accounts {
         if let Err(error) = record.remember(launched, footprint) {
             tracing::warn!(%error, "what an engine takes is known to this run only");
         }
+    }
+
+    fn estimate(&self, spec: &ModelSpec) -> Result<Estimate, ModelFileError> {
+        estimate_by(spec, self.vram(), |path| self.facts.of(path))
     }
 
     fn vram(&self) -> u64 {

@@ -56,6 +56,15 @@ pub fn facts(path: &Path) -> Result<Facts, ModelFileError> {
 /// # Errors
 /// When the model, or a file that goes with it, cannot be read.
 pub fn estimate(spec: &ModelSpec, vram: u64) -> Result<Estimate, ModelFileError> {
+    estimate_by(spec, vram, facts)
+}
+
+/// [`estimate`] with the facts from elsewhere.
+pub(super) fn estimate_by(
+    spec: &ModelSpec,
+    vram: u64,
+    facts: impl FnOnce(&Path) -> Result<Facts, ModelFileError>,
+) -> Result<Estimate, ModelFileError> {
     let options = EngineOptions::of(spec);
     let mut companions: u64 = 0;
     for path in &options.companions {
@@ -104,13 +113,13 @@ fn header(path: &Path) -> Result<Facts, ModelFileError> {
     }
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ModelFileError {
+pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ModelFileError {
     let path = path.to_owned();
     move |error| ModelFileError::Io { path, error }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
@@ -140,7 +149,7 @@ mod tests {
     }
 
     /// One part of a model without layers: a tensor of eight floats.
-    fn part(number: u16) -> Vec<u8> {
+    pub(crate) fn part(number: u16) -> Vec<u8> {
         let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
         let entry =
             |key: &str, kind: u32, value: &[u8]| [&text(key), &kind.to_le_bytes()[..], value].concat();

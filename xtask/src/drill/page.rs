@@ -31,8 +31,9 @@ const LEFT_OUT: &[(&str, &str)] = &[
 
 const INTRODUCTION: &str = "\
 What clients see when something goes wrong with an engine. Each row has been played as it stands here: a `gglib serve` of
-its own, a fake engine that misbehaves as it is told, a client that repeats nothing; CI plays all of them. Each end came
-within [the promised bound](../concepts/promise.md). After each row the endpoint had to answer again, at the latest after
+its own, a fake engine that misbehaves as it is told, a client that repeats nothing; CI plays all of them.
+[`gglib drill`](../guide/drill.md) does some of it to your own engine. Each end came within
+[the promised bound](../concepts/promise.md). After each row the endpoint had to answer again, at the latest after
 the `Retry-After` that it gave itself, and to hold nothing.
 
 *From* names the source: T are faults that users of such servers met, D and F those of one gateway of this kind, S the
@@ -40,8 +41,8 @@ scenarios of failoverbench. *Asked* counts how often the engine was asked, where
 is an event once the stream has begun, after 2 s at the latest, and a status before.";
 
 const SETTINGS: &str = "\
-So that nobody has to wait for the shipped timers, every scenario runs with these settings. A few have a shorter queue,
-a smaller limit of bodies, more room or a recovery switched off besides, as their row says.";
+So that nobody has to wait for the shipped timers, every scenario runs with these settings, and with a context of 2048
+tokens:";
 
 /// The page for scenarios that have been played and were as they should be.
 pub(super) fn render(scenarios: &[Scenario]) -> String {
@@ -57,7 +58,11 @@ pub(super) fn render(scenarios: &[Scenario]) -> String {
     ));
     page.add("## Changed settings");
     page.add(SETTINGS);
+    let mut own: Vec<_> = scenarios.iter().flat_map(Scenario::own_settings).collect();
+    own.dedup();
     page.add(format!("```toml\n{}```", stage::changed()));
+    page.add("Some change more:");
+    page.add(own.concat());
     page.add("## What is left out");
     let rows = LEFT_OUT.iter().map(|(what, why)| [(*what).to_owned(), (*why).to_owned()]);
     page.add(table(["What", "Why"], rows));

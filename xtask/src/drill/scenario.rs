@@ -105,6 +105,14 @@ impl Scenario {
         self.name.contains(wanted) || self.sources.split(", ").any(|source| source == wanted)
     }
 
+    /// What it changes of the settings of all scenarios, as items of a Markdown list.
+    pub(super) fn own_settings(&self) -> impl Iterator<Item = String> {
+        let keys = self.settings.iter().map(|(key, value)| format!("{key} = {value}"));
+        let model =
+            self.models.iter().filter(|(_, _, keys)| !keys.is_empty()).map(|(_, _, keys)| (*keys).to_owned());
+        keys.chain(model).map(|setting| format!("- *{}*: `{setting}`\n", self.name))
+    }
+
     /// Whether this is the right outcome. A stream's error has a status as long as the head is unsent, which a busy
     /// machine may bring to its end; after that it is an event. Both are right.
     pub(super) fn expects(&self, outcome: &Outcome) -> bool {
