@@ -27,7 +27,7 @@ impl Both {
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let both = broken().into_iter().chain(silent()).chain(refused());
-    both.flat_map(Both::each).chain(alone()).chain(tools()).collect()
+    both.flat_map(Both::each).chain(failing()).chain(alone()).chain(tools()).collect()
 }
 
 pub(super) fn healthy() -> Launch {
@@ -41,9 +41,9 @@ pub(super) fn once(fault: Fault) -> Script {
     Script { launches: vec![first, healthy()] }
 }
 
-/// Dies after three contents; the next engine says the rest to who streams.
-fn dies_midway(asked: Asked) -> Script {
-    let mut script = once(Fault::DieAfter(3));
+/// The fault after three contents; the next engine says the rest to who streams.
+pub(super) fn midway(fault: fn(usize) -> Fault, asked: Asked) -> Script {
+    let mut script = once(fault(3));
     if asked == Asked::Stream {
         let whole = Reply::numbered(5);
         let rest = Reply { deltas: whole.deltas[3..].to_vec(), ..whole.clone() };
@@ -53,7 +53,7 @@ fn dies_midway(asked: Asked) -> Script {
 }
 
 /// Two engines in a row die in the same place.
-fn dies_twice(fault: Fault) -> Script {
+fn twice(fault: Fault) -> Script {
     let dying =
         Launch { replies: vec![Reply { fault: Some(fault), ..Reply::numbered(5) }], ..Launch::default() };
     Script { launches: vec![dying.clone(), dying, healthy()] }
@@ -84,18 +84,24 @@ fn broken() -> Vec<Both> {
             RELAUNCHED,
             RELAUNCHED,
         ),
-        both("T11, S08", "it dies in the middle", dies_midway, ("full answer (continuation)", 2), RELAUNCHED),
+        both(
+            "T11, S08",
+            "it dies in the middle",
+            |asked| midway(Fault::DieAfter, asked),
+            ("full answer (continuation)", 2),
+            RELAUNCHED,
+        ),
         both(
             "S14",
             "it dies in the middle, and the next one too",
-            |_| dies_twice(Fault::DieAfter(2)),
+            |_| twice(Fault::DieAfter(2)),
             ("error event upstream_died", 2),
             ("502 upstream_died", 2),
         ),
         both(
             "T12",
             "it dies before the head, and the next one too",
-            |_| dies_twice(Fault::DieBeforeHeaders),
+            |_| twice(Fault::DieBeforeHeaders),
             ("502 upstream_died", 2),
             ("502 upstream_died", 2),
         ),
@@ -124,42 +130,46 @@ fn broken() -> Vec<Both> {
 /// Silent, slow, or only seemingly so.
 fn silent() -> Vec<Both> {
     const FULL: (&str, usize) = ("full answer", 1);
+    const RELAUNCHED: (&str, usize) = ("full answer (relaunch)", 2);
+    const CONTINUED: (&str, usize) = ("full answer (continuation)", 2);
     let both = |sources, name, script, stream, plain| Both { sources, name, script, stream, plain };
     vec![
         both(
             "S06",
             "the engine takes the request and says nothing",
             |_| once(Fault::HangBeforeHeaders),
-            ("error event timeout_response_headers", 1),
-            ("504 timeout_response_headers", 1),
+            RELAUNCHED,
+            RELAUNCHED,
         ),
+        both("S06", "it is silent after the head", |_| once(Fault::HangAfter(0)), RELAUNCHED, RELAUNCHED),
         both(
             "S06",
-            "it is silent after the head",
-            |_| once(Fault::HangAfter(0)),
-            ("error event timeout_first_content", 1),
-            ("504 timeout_first_content", 1),
+            "it is silent after the head, and the next one too",
+            |_| twice(Fault::HangAfter(0)),
+            ("error event timeout_first_content", 2),
+            ("504 timeout_first_content", 2),
         ),
-        both(
-            "T14",
-            "it sends comments for ever",
-            |_| once(Fault::PingAfter(0)),
-            ("error event timeout_first_content", 1),
-            ("504 timeout_first_content", 1),
-        ),
+        both("T14", "it sends comments for ever", |_| once(Fault::PingAfter(0)), RELAUNCHED, RELAUNCHED),
         both(
             "S09, T16",
             "it falls silent in the middle",
-            |_| once(Fault::HangAfter(3)),
-            ("error event timeout_idle", 1),
-            ("504 timeout_idle", 1),
+            |asked| midway(Fault::HangAfter, asked),
+            CONTINUED,
+            RELAUNCHED,
         ),
         both(
             "S09",
             "only comments come after the middle",
-            |_| once(Fault::PingAfter(3)),
-            ("error event timeout_idle", 1),
-            ("504 timeout_idle", 1),
+            |asked| midway(Fault::PingAfter, asked),
+            CONTINUED,
+            RELAUNCHED,
+        ),
+        both(
+            "S09",
+            "it is stopped by SIGSTOP in the middle",
+            |asked| midway(Fault::StopAfter, asked),
+            CONTINUED,
+            RELAUNCHED,
         ),
         both("S07, T24", "a prompt takes longer than any timer, and advances", |_| slow_prompt(), FULL, FULL),
         both(
@@ -201,6 +211,42 @@ fn refused() -> Vec<Both> {
             |_| once(Fault::Status(400)),
             "400 invalid_request",
         ),
+    ]
+}
+
+/// Engines that fail at everything, or do not last.
+fn failing() -> Vec<Scenario> {
+    let fails = Launch { fails_with: Some(500), ignores_sigterm: true, ..Launch::default() };
+    let dies = Launch {
+        replies: vec![Reply { fault: Some(Fault::DieBeforeHeaders), ..Reply::numbered(5) }],
+        ..Launch::default()
+    };
+    let looping = Script { launches: [vec![dies; 3], vec![healthy()]].concat() };
+    let failing = Script { launches: vec![fails, healthy()] };
+    vec![
+        Scenario::new(
+            "T15",
+            "the third request in a row that fails, of an engine whose health is good",
+            Asked::Plain,
+            failing,
+            "full answer (relaunch)",
+        )
+        .play(|stage| async move {
+            stage.ask("a", Asked::Plain).await;
+            stage.ask("a", Asked::Stream).await;
+            Ok(stage.ask("a", Asked::Plain).await)
+        }),
+        Scenario::new(
+            "T20",
+            "three engines in a row have died over their first request",
+            Asked::Plain,
+            looping,
+            "503 breaker_open, Retry-After",
+        )
+        .play(|stage| async move {
+            stage.ask("a", Asked::Plain).await;
+            Ok(stage.ask("a", Asked::Plain).await)
+        }),
     ]
 }
 

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::rig::Rig;
+use super::rig::{MODELS, Rig, Variants};
 
 /// Between two faults, in milliseconds.
 const PAUSE: Range<u64> = 2_000..8_000;
@@ -22,7 +22,7 @@ const LOAD: Duration = Duration::from_secs(5);
 pub(super) struct Faults {
     rig: Arc<Rig>,
     random: fastrand::Rng,
-    variant: u32,
+    variants: Variants,
     counts: BTreeMap<&'static str, usize>,
 }
 
@@ -37,7 +37,7 @@ enum Fault {
 }
 
 /// Each as often as it stands here.
-const FAULTS: [Fault; 11] = [
+const FAULTS: [Fault; 13] = [
     Fault::Kill,
     Fault::Kill,
     Fault::Kill,
@@ -48,12 +48,19 @@ const FAULTS: [Fault; 11] = [
     Fault::RemoveSlots,
     Fault::RemoveSlots,
     Fault::Reload,
+    Fault::Reload,
+    Fault::Reload,
     Fault::ReloadUnchanged,
 ];
 
 impl Faults {
     pub(super) fn new(rig: Arc<Rig>, seed: u64) -> Self {
-        Self { rig, random: fastrand::Rng::with_seed(!seed), variant: 0, counts: BTreeMap::new() }
+        Self {
+            rig,
+            random: fastrand::Rng::with_seed(!seed),
+            variants: Variants::default(),
+            counts: BTreeMap::new(),
+        }
     }
 
     /// How often each fault happened.
@@ -89,11 +96,22 @@ impl Faults {
             }
             Fault::RemoveSlots => self.remove_slots().then_some("saved slots removed"),
             Fault::Reload => {
-                self.variant += 1;
-                self.rig.reload(self.variant).ok().map(|()| "reload, one model changed")
+                let model = self.changing().await;
+                self.variants[model] += 1;
+                self.rig.reload(self.variants).ok().map(|()| "reload, one model changed")
             }
-            Fault::ReloadUnchanged => self.rig.reload(self.variant).ok().map(|()| "reload, nothing changed"),
+            Fault::ReloadUnchanged => self.rig.reload(self.variants).ok().map(|()| "reload, nothing changed"),
         }
+    }
+
+    /// One whose engines are left alone, if there is one: with a change it begins anew.
+    async fn changing(&mut self) -> usize {
+        for (number, model) in MODELS.iter().enumerate() {
+            if self.rig.is_broken(model).await {
+                return number;
+            }
+        }
+        self.random.usize(..MODELS.len())
     }
 
     async fn loading(&self) -> Option<u32> {

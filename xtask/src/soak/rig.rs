@@ -23,8 +23,8 @@ use crate::endpoint::Endpoint;
 /// The models; one fits.
 pub(super) const MODELS: [&str; 2] = ["smollm2", "gemma3"];
 
-/// The one that a reload changes.
-const CHANGING: &str = MODELS[1];
+/// What makes each model another one: a seed of its engine.
+pub(super) type Variants = [u32; MODELS.len()];
 
 /// What is changed of the shipped defaults: timers that find a stopped engine soon, a swap every few seconds, and slots
 /// that come to the end of their budget.
@@ -46,6 +46,8 @@ const DATA: u64 = (48 + 80) << 20;
 /// For what has to happen by itself.
 const SOON: Duration = Duration::from_secs(30);
 const GRAIN: Duration = Duration::from_millis(100);
+/// For a changed configuration to be read, by the signal or by the change of the file.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// The endpoint, with what is needed to look into it.
 pub(super) struct Rig {
@@ -63,7 +65,7 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn start() -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let toml = toml(0)?;
+        let toml = toml([0; MODELS.len()])?;
         let sources = Sources { file: Some((Path::new("gglib.toml"), &toml)), env: &|_| None, flags: &[] };
         let bound = config::load(&sources)?.bound().total;
         let endpoint = Endpoint::start(&std::env::current_exe()?, directory.path(), &toml)?;
@@ -104,10 +106,10 @@ impl Rig {
         Ok(())
     }
 
-    /// Writes the configuration in another variant and tells gglib to read it.
-    pub(super) fn reload(&self, variant: u32) -> Result<()> {
+    /// Writes the configuration with these variants and tells gglib to read it.
+    pub(super) fn reload(&self, variants: Variants) -> Result<()> {
         let config = self.directory.path().join("gglib.toml");
-        std::fs::write(config, format!("server.listen = \"127.0.0.1:0\"\n{}", toml(variant)?))?;
+        std::fs::write(config, format!("server.listen = \"127.0.0.1:0\"\n{}", toml(variants)?))?;
         signal(self.pid, Signal::HUP);
         Ok(())
     }
@@ -141,9 +143,21 @@ impl Rig {
         engines
     }
 
-    /// Whether each model serves again once nobody harms it any more.
+    /// Whether a model's engines are left alone, because too many have failed.
+    pub(super) async fn is_broken(&self, model: &str) -> bool {
+        let status = self.status().await.unwrap_or_default();
+        let mut breakers = status["breakers"].as_array().into_iter().flatten();
+        breakers.any(|breaker| breaker["model"] == model)
+    }
+
+    /// Whether each model serves again once nobody harms it any more. Both are changed first, as by a person who has
+    /// mended them: engines that were killed all the time may otherwise be left alone for minutes.
     pub(super) async fn recovers(&self) -> Vec<String> {
         let mut problems = Vec::new();
+        if let Err(error) = self.reload([u32::MAX; MODELS.len()]) {
+            return vec![format!("the configuration cannot be written: {error:#}")];
+        }
+        sleep(SETTLE).await;
         for model in MODELS {
             let mut outcome = self.ask(model).await;
             // An engine that was stopped last may cost this request an error; a load that failed last, a wait.
@@ -250,16 +264,15 @@ impl Rig {
     }
 }
 
-/// The configuration; variants differ in an argument of one model.
-fn toml(variant: u32) -> Result<String> {
+/// The configuration.
+fn toml(variants: Variants) -> Result<String> {
     let mut text = format!("{SETTINGS}engine.binary = \"{}\"\n", real::engine().display());
-    for (model, path) in MODELS.iter().zip([real::smollm2(), real::gemma3()]) {
+    for ((model, variant), path) in MODELS.iter().zip(variants).zip([real::smollm2(), real::gemma3()]) {
         // One thread each: two that wait for each other by spinning come to nothing on a machine that is busy.
         writeln!(
             text,
-            "[models.{model}]\npath = \"{}\"\ncontext = 2048\nargs = [\"--threads\", \"1\", \"--seed\", \"{}\"]",
-            path.display(),
-            if *model == CHANGING { variant } else { 0 }
+            "[models.{model}]\npath = \"{}\"\ncontext = 2048\nargs = [\"--threads\", \"1\", \"--seed\", \"{variant}\"]",
+            path.display()
         )
         .context("a string can be written")?;
     }
