@@ -40,7 +40,8 @@
 //! A request that leaves gives up its place at once. A load that nobody waits for any more goes on if nobody is in need
 //! of its room or if more than half of it is done; else it is cancelled.
 //!
-//! An engine that has not been used for its [`ttl`](Profile::ttl) is stopped.
+//! An engine that has not been used for its [`ttl`](Profile::ttl) is stopped. So is one that has outgrown what it took when
+//! it was ready, as soon as nobody uses it; a pinned one is then launched anew at once.
 
 pub use command::{Command, Urgency};
 pub use event::{Event, LoadFailure};

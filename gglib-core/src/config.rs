@@ -123,6 +123,8 @@ pub struct Memory {
     pub budget: Budget,
     /// Engines at once; at least 1.
     pub max_resident: usize,
+    /// An idle engine that takes so many bytes more than when it was ready is stopped.
+    pub growth: u64,
 }
 
 /// What all engines together may take.

@@ -150,6 +150,23 @@ fn calls_without_index_are_told_apart_by_id() {
 }
 
 #[test]
+fn calls_that_share_an_index_are_told_apart_by_id() {
+    let folded = message(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"b","function":{"name":"g","arguments":"{"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"}"}}]}"#,
+    ]);
+    assert_eq!(
+        folded["tool_calls"],
+        json!([
+            {"id":"a","function":{"name":"f","arguments":"{}"}},
+            {"id":"b","function":{"name":"g","arguments":"{}"}},
+        ])
+    );
+}
+
+#[test]
 fn the_older_function_call_is_merged_too() {
     let folded = message(&[
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{"}}"#,

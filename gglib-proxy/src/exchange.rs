@@ -20,7 +20,7 @@ use self::wait::lease;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
 use crate::refusal;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 
 pub(crate) mod activity;
 mod answered;
@@ -93,7 +93,7 @@ impl Recovery {
 /// Answers `request` into `sink`, before `deadline`.
 pub(crate) async fn run(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     deadline: Instant,
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
@@ -107,7 +107,7 @@ pub(crate) async fn run(
 
 async fn answer(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
     let lease = lease(app, request, sink).await?;
@@ -126,7 +126,7 @@ async fn answer(
 /// The engine is dead: another one begins anew, or goes on where the client has seen content.
 async fn recover(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     failure: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
@@ -145,7 +145,7 @@ async fn recover(
 async fn resend(
     app: &App,
     lease: Box<dyn Lease>,
-    request: &ChatRequest,
+    request: &ModelRequest,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Resent { model: &request.model });
@@ -163,7 +163,7 @@ async fn resend(
 /// One attempt after a fresh admission, and so on a new engine: the old one was dead.
 async fn relaunch(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     cause: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
@@ -184,7 +184,7 @@ async fn relaunch(
 async fn attempt(
     app: &App,
     lease: &dyn Lease,
-    request: &ChatRequest,
+    request: &ModelRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
     if let Some(repairable) = &request.repairable {
@@ -195,7 +195,7 @@ async fn attempt(
     if request.route.streams() { attempt.run().await } else { attempt.run_whole().await }
 }
 
-async fn tell(request: &ChatRequest, sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
+async fn tell(request: &ModelRequest, sink: &mut impl Sink, recovery: Recovery) -> Result<(), ApiError> {
     request.account.recovered(recovery);
     sink.recovered(recovery).await.map_err(|rejected| Failure::from(rejected).into_error())
 }

@@ -21,7 +21,7 @@ use crate::exchange;
 use crate::metrics::Event;
 use crate::panics;
 use crate::plain;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 use crate::stream;
 
 pub(crate) use self::run::Attachment;
@@ -86,7 +86,7 @@ impl Idempotency {
 pub(crate) fn join(
     app: &App,
     key: Key,
-    request: ChatRequest,
+    request: ModelRequest,
     deadline: Instant,
 ) -> Result<Attachment, ApiError> {
     let all = &app.idempotency;
@@ -111,7 +111,7 @@ pub(crate) fn join(
 }
 
 /// Starts the run's task. It ends by itself, or with the last client.
-fn begin(app: App, id: RunId, run: &Arc<Run>, request: ChatRequest, deadline: Instant) {
+fn begin(app: App, id: RunId, run: &Arc<Run>, request: ModelRequest, deadline: Instant) {
     let recorded = Arc::clone(run);
     let work = async move {
         let answered = answer(&app, &request, deadline, &recorded);
@@ -127,7 +127,12 @@ fn begin(app: App, id: RunId, run: &Arc<Run>, request: ChatRequest, deadline: In
     run.started(tokio::spawn(work.in_current_span()).abort_handle());
 }
 
-async fn answer(app: &App, request: &ChatRequest, deadline: Instant, run: &Arc<Run>) -> Result<(), ApiError> {
+async fn answer(
+    app: &App,
+    request: &ModelRequest,
+    deadline: Instant,
+    run: &Arc<Run>,
+) -> Result<(), ApiError> {
     if request.stream {
         return exchange::run(app, request, deadline, &mut Recorder(Arc::clone(run))).await;
     }

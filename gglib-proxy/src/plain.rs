@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::exchange::{self, Recovery, Rejected, Sink};
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 use crate::routes::RECOVERY_HEADER;
 
 /// Answers with one JSON object. Dropping the future cancels everything.
 pub(crate) async fn answer(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     deadline: Instant,
 ) -> Result<Response<Body>, ApiError> {
     collect(app, request, deadline).await.map(Collected::into_response)
@@ -25,7 +25,7 @@ pub(crate) async fn answer(
 /// Collects the answer. Dropping the future cancels everything.
 pub(crate) async fn collect(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     deadline: Instant,
 ) -> Result<Collected, ApiError> {
     if !request.route.streams() {

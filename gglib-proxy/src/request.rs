@@ -13,7 +13,7 @@ use crate::route::Route;
 
 /// A request whose model is known.
 #[derive(Clone, Debug)]
-pub(crate) struct ChatRequest {
+pub(crate) struct ModelRequest {
     pub(crate) route: Route,
     pub(crate) model: ModelName,
     /// Whether the client wants a stream.
@@ -34,7 +34,7 @@ pub(crate) struct ChatRequest {
     pub(crate) read_at: Instant,
 }
 
-impl ChatRequest {
+impl ModelRequest {
     /// Reads a client's body. Calls in the answer are judged, if at all, `until` a certain time.
     ///
     /// Where there are streams the engine is always asked for one, since it notices only of a stream that its client
@@ -167,9 +167,9 @@ mod tests {
         )
     }
 
-    fn read_for(route: Route, body: &'static str, models: &[&str]) -> Result<ChatRequest, ApiError> {
+    fn read_for(route: Route, body: &'static str, models: &[&str]) -> Result<ModelRequest, ApiError> {
         let body = Bytes::from_static(body.as_bytes());
-        ChatRequest::read(route, body, &catalog(models), Some(Instant::now()))
+        ModelRequest::read(route, body, &catalog(models), Some(Instant::now()))
     }
 
     fn read(body: &'static str, models: &[&str]) -> Result<String, String> {

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::connection::Outlet;
 use crate::exchange::{self, Recovery, Rejected, Sink};
 use crate::panics;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 use crate::route::Route;
 use crate::routes::RECOVERY_HEADER;
 use crate::tally::Tally;
@@ -53,7 +53,7 @@ pub(crate) enum Item {
 impl Exchange {
     /// Starts the exchange and gives it a moment: most errors are known at once and deserve a status of their
     /// own. After that, the client and proxies between must see that the request lives.
-    pub(crate) async fn begin(app: &App, request: ChatRequest, deadline: Instant) -> Result<Self, ApiError> {
+    pub(crate) async fn begin(app: &App, request: ModelRequest, deadline: Instant) -> Result<Self, ApiError> {
         let (model, own) = (request.model.clone(), app.clone());
         Self::of(app, request.route, model, |to_client| async move {
             exchange::run(&own, &request, deadline, &mut Channel(to_client)).await

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::account::Account;
 use crate::metrics::{End, Event, Metrics, Recent};
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 
 /// One request in the count. It is closed exactly once: by its outcome, or by being dropped without one, which
 /// means that whoever was answering it has been dropped because the client left.
@@ -39,7 +39,7 @@ impl Tally {
     }
 
     /// Takes the request, once it is known.
-    pub(crate) fn identify(&mut self, request: &ChatRequest, above: RetriesAbove) {
+    pub(crate) fn identify(&mut self, request: &ModelRequest, above: RetriesAbove) {
         self.metrics.record(Event::Identified { model: &request.model, above });
         self.identity = Some((request.model.clone(), above));
         self.account = request.account.clone();

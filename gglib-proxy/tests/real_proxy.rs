@@ -65,9 +65,13 @@ fn check_whole(answer: &Answer) {
 }
 
 async fn kill_engine(served: &Served) -> u64 {
+    signal_engine(served, Signal::KILL).await
+}
+
+async fn signal_engine(served: &Served, signal: Signal) -> u64 {
     let status = served.status().await;
     let pid = status["engines"][0]["pid"].as_u64().expect("there is an engine");
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
     pid
 }
 
@@ -194,6 +198,45 @@ async fn killed_in_the_middle_of_a_plain_answer_it_is_answered_all_the_same() {
     check_whole(&answer);
     assert_eq!(answer.head.header("x-gglib-recovery"), Some("relaunch"));
     assert_eq!(answer.json()["usage"]["completion_tokens"], 300);
+}
+
+#[tokio::test]
+async fn an_engine_for_embeddings_that_is_killed_over_one_is_replaced_and_no_engine_for_chats_answers_it() {
+    let args = ["--embeddings", "--pooling", "mean"].map(str::to_owned).to_vec();
+    let engines = Engines::real().model("vectors", &real::smollm2(), 1, args).model(
+        "smollm2",
+        &real::smollm2(),
+        1,
+        Vec::new(),
+    );
+    let served = Served::start(engines, shipped()).await;
+    let embed = |model: &str, input: &str| {
+        post("/v1/embeddings", &json!({ "model": model, "input": [input] }).to_string())
+    };
+    let vector = |answer: &Answer| {
+        assert_eq!((answer.head.status, &answer.end), (200, &Piece::End), "{answer:?}");
+        let vector: Vec<f64> = serde_json::from_value(answer.json()["data"][0]["embedding"].take()).unwrap();
+        assert!(vector.len() > 100 && vector.iter().any(|value| *value != 0.0), "{answer:?}");
+        vector
+    };
+    let first = served.connect().await.ask(embed("vectors", "a small boat")).await;
+    let mut client = served.connect().await;
+    // Stopped, so that the request is certainly with the engine when that is killed.
+    signal_engine(&served, Signal::STOP).await;
+    let (again, ()) = tokio::join!(client.ask(embed("vectors", "a small boat")), async {
+        served.until("the request to be served", |status| in_flight(status) == 1).await;
+        signal_engine(&served, Signal::KILL).await;
+    });
+    assert_eq!(again.head.header("x-gglib-recovery"), Some("relaunch"));
+    for (one, other) in vector(&first).iter().zip(vector(&again)) {
+        assert!((one - other).abs() < 1e-3, "{one} {other}");
+    }
+    let refused = served.connect().await.ask(embed("smollm2", "a small boat")).await;
+    assert_eq!(
+        (refused.head.status, &refused.error()["code"]),
+        (501, &json!("not_supported")),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod address;
 mod command;
 mod devices;
 mod discover;
+mod growth;
 pub mod guard;
 mod handle;
 mod launch;

@@ -72,6 +72,7 @@ impl MemoryProbe for SystemProbe {
         Some(Footprint {
             anonymous: group.anonymous,
             mapped: group.mapped,
+            swapped: group.swapped,
             vram: self.gpus.used_by(&group.processes),
         })
     }

@@ -215,6 +215,9 @@ async fn a_mixed_queue_costs_one_load_per_model() {
         [("a", 0), ("a", 2), ("a", 3), ("a", 5), ("b", 1), ("b", 6), ("c", 4), ("c", 7)],
         "each model's own order is kept"
     );
+    // And each by its own engine.
+    let finished: Vec<_> = scripts.iter().map(|script| script.log().finished()).collect();
+    assert_eq!(finished, [4, 2, 2]);
     assert_eq!(launches(&scripts), [1, 1, 1]);
     assert_eq!(snapshot(&*pool).await.totals.swaps, 2);
 }

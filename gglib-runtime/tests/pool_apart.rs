@@ -12,7 +12,7 @@ use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Liveness, Residency};
 use gglib_runtime::admission::Pool;
 use gglib_testkit::engines::{Enter, is_running, signal, snapshot, until_snapshot};
-use gglib_testkit::{Engines, Launch, Script, Scripted};
+use gglib_testkit::{Engines, Launch, Load, Script, Scripted};
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 
@@ -90,6 +90,21 @@ async fn an_engine_that_is_stopped_on_purpose_finishes_what_it_has_and_its_neigh
     until_snapshot(&*pool, "the end of b", BOUND, |state| of(state, "b").is_none()).await;
     assert!(!is_running(pids[1]));
     assert_eq!(of(&snapshot(&*pool).await, "a").unwrap().generation.0, 3);
+}
+
+/// One who leaves takes nobody's load with it.
+#[tokio::test]
+async fn of_two_who_wait_for_a_load_one_may_leave_and_the_other_is_served_by_it() {
+    let slow = Launch { load: Load::Takes(300 * MS), ..Launch::default() };
+    let scripts = [Script::always(slow).place()];
+    let pool = engines(&scripts).start();
+    let launcher = pool.enter(ModelName::new("a"));
+    let mut other = pool.enter(ModelName::new("a"));
+    let loads = |state: &Snapshot| of(state, "a").is_some_and(|engine| engine.pid.is_some());
+    until_snapshot(&*pool, "the load", BOUND, loads).await;
+    drop(launcher);
+    assert_eq!(other.granted().await.unwrap().generation().0, 1);
+    assert_eq!(scripts[0].log().launches(), 1);
 }
 
 /// The catalog without all other models.

@@ -1,26 +1,43 @@
 //! Residency by memory, and loads that fail: the pool over fake engines, measured by a probe that says what the test
 //! wants.
 //!
-//! Which fault of the queue is shown where ("core" is `gglib-core/tests/admission`):
+//! Which fault of queueing, loading, swapping and memory is shown where ("core" is `gglib-core/tests/admission`,
+//! "endpoint" is `gglib-proxy/tests/endpoint`, every other file stands beside this one):
 //!
 //! | fault | shown by |
 //! |---|---|
 //! | long answer, then a rival (T1) | `pool.rs`: `a_long_answer_is_finished_before_another_model_comes` |
 //! | two cold models at once, one client leaves (T2) | `pool.rs`: `two_unloaded_models_at_once_…` |
 //! | evicted before its own request (T3) | `pool.rs`: `a_model_that_has_just_loaded_serves_…` |
-//! | a waiter leaves (T4) | `pool.rs`: `who_leaves_the_queue_leaves_nothing_behind` |
-//! | continuous traffic starves a rival (T6, T7) | `pool.rs`: `continuous_traffic_…`, `a_mixed_queue_costs_…` |
+//! | a waiter leaves (T4) | `pool.rs`: `who_leaves_the_queue_…`; core: `fifty_leavers_…`; endpoint: `in_the_queue_the_place_is_given_up_…` |
+//! | the scheduler stands still (T4, 7) | endpoint: `health_turns_red_…`; `admission/pool.rs`: `an_owner_that_does_not_answer_…` |
+//! | continuous traffic starves a rival (T6, T7, 8) | `pool.rs`: `continuous_traffic_…`; core: `the_oldest_waiter_of_every_model_…` |
+//! | a swap per request, the wrong engine (T7, 4, 6) | `pool.rs`: `a_mixed_queue_…`; core: `two_crowds_swap_once_per_quantum_…` |
 //! | a request right after the ttl (T8) | here: `an_engine_unused_for_its_ttl_ends_…` |
 //! | many cold requests, one launch (T9, A) | `pool.rs`: `many_at_once_…` (two tests) |
+//! | a dead engine is used again (3) | `pool.rs`: `after_kill_9_the_next_request_has_a_new_engine` |
 //! | a lease outlives its engine (B) | `pool.rs`: `a_lease_that_outlives_its_engine_touches_no_newer_one` |
-//! | killed during the load (T18, G) | `engine.rs`; here: `a_load_that_dies_of_memory_twice_…` |
-//! | dies of memory, then fits (T19) | here: `a_load_that_dies_of_memory_is_tried_once_more`, `the_next_launch_waits_…` |
-//! | load storms (T20, M) | here: `a_model_that_never_loads_is_launched_once_per_pause` |
-//! | slow load that tells of progress (T21, F) | `engine.rs` |
-//! | the client is gone before the load ends (T22) | `pool.rs`: `a_load_goes_on_without_the_client_…` |
-//! | long jobs and a short one (T38) | core: `turns` |
-//! | unknown beside not ready (T40) | `gglib-proxy`'s endpoint tests |
-//! | stops regardless of leases (I) | core: random sequences |
+//! | killed during the load or while idle (T18, G) | `engine.rs`: `an_engine_that_ends_early_…`, `an_engine_killed_while_idle_…`; here: `a_load_that_dies_of_memory_twice_…` |
+//! | dies of memory, then fits (T19) | here: `a_load_that_dies_of_memory_is_tried_once_more`, `the_next_launch_waits_…` (two tests) |
+//! | load storms (T20, M) | here: `a_model_that_never_loads_…`; `pool_time.rs`: `a_model_that_does_not_load_is_left_alone_…` |
+//! | slow load that tells of progress (T21) | `engine.rs`: `a_load_longer_than_the_stall_is_not_killed_while_it_talks` |
+//! | load that stalls, and lasts too long (T21, F, 10) | `engine.rs`: `a_silent_load_is_killed_after_the_stall_and_a_talking_one_at_the_limit_…` |
+//! | the client is gone before the load ends (T22, 5) | `pool.rs`: `a_load_goes_on_without_the_client_…`; `pool_apart.rs`: `of_two_who_wait_for_a_load_…`; `pool_time.rs`: `a_load_that_nobody_wants_…` |
+//! | silence while waiting (T24, 2) | endpoint: `a_stream_is_never_silent_…`, `a_waiting_stream_gets_its_head_in_time_…` |
+//! | more at once than are served (T25) | endpoint: `a_full_queue_refuses_before_any_byte_…` |
+//! | no such file, no model, no such flag (T33) | `engine.rs`: `what_is_no_model_file_…`, `an_engine_that_ends_early_…`; here: `a_file_that_cannot_be_loaded_…` |
+//! | an engine that grows (T35) | `pool_time.rs`: `an_engine_that_grows_is_launched_anew_when_it_is_idle` |
+//! | long jobs and a short one (T38) | `pool_time.rs`: `a_chat_waits_for_the_turn_of_long_jobs_…` |
+//! | a load that seems dead (T39) | endpoint: `a_waiting_stream_is_told_where_it_stands`; core: `a_load_in_progress_and_those_ahead_…` |
+//! | unknown beside not ready (T40) | endpoint: `an_unknown_model_is_404_with_near_names_…` |
+//! | the first request against its own load (9) | core: `the_stall_clock_is_held_by_a_load_…` |
+//! | more than the engine was started for (11) | core: `an_engine_takes_as_many_as_it_was_started_for` |
+//! | a busy engine taken for a dead one (12, 13) | endpoint: `who_waits_while_another_is_served_is_not_given_up`, `a_silent_engine_that_lives_is_left_alone_…` |
+//! | bounds of each phase (1) | endpoint: `every_clock_of_an_attempt_has_its_code_…` (two tests) |
+//! | stops and relaunches that hit others (I) | `pool_apart.rs`: `a_dead_engine_is_launched_again_…`, `an_engine_that_is_stopped_on_purpose_…` |
+//! | a request that asks for another launch (N) | endpoint: `what_a_request_asks_for_never_changes_a_launch` |
+//! | something blocks the owner (O, 7) | here: `a_system_that_does_not_answer_…`; `pool_apart.rs`: `the_owner_answers_…` (two tests) |
+//! | engines outlive us (P) | `guard.rs`: `when_we_are_killed_nothing_of_us_is_left` |
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 

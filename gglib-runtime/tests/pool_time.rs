@@ -3,15 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gglib_core::admission::{EngineState, Refusal, Settings, Snapshot};
+use gglib_core::memory::{Footprint, Machine, Memory, MemoryProbe};
 use gglib_core::model::ModelName;
 use gglib_core::ports::{Lease, Refused, Residency};
 use gglib_core::retry::BreakerSettings;
 use gglib_runtime::admission::Pool;
+use gglib_runtime::memory::{Accounts, FootprintFile};
 use gglib_testkit::engines::{Enter, engine_pid, is_running, signal, snapshot, until_snapshot};
-use gglib_testkit::{Death, End, Engines, Launch, Load, Script, Scripted};
+use gglib_testkit::{Death, End, Engines, Launch, Load, Script, Scripted, until};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -187,4 +191,51 @@ async fn a_chat_waits_for_the_turn_of_long_jobs_and_not_for_all_of_them() {
         waiting.granted().await.unwrap();
     }
     assert_eq!(launches(&scripts), [2, 1]);
+}
+
+/// Takes 1 GiB more with each look at it, from the second one on, and hides half of that in swap.
+#[derive(Default)]
+struct Growing(AtomicU64);
+
+impl MemoryProbe for Growing {
+    fn machine(&self) -> Machine {
+        let memory = Memory { ram: 64 << 30, vram: 0 };
+        Machine { total: memory, available: memory }
+    }
+
+    fn footprint(&self, _: u32) -> Option<Footprint> {
+        let grown = self.0.fetch_add(1, Ordering::SeqCst).saturating_sub(1) << 29;
+        Some(Footprint { anonymous: grown, swapped: grown, ..Footprint::default() })
+    }
+}
+
+/// T35: an engine that grows without bound ends before the machine does, but not under a request.
+#[tokio::test]
+async fn an_engine_that_grows_is_launched_anew_when_it_is_idle() {
+    let scripts = [Script::default().place()];
+    let data = tempfile::tempdir().unwrap();
+    let mut engines = engines(&scripts);
+    engines.launch.growth = 2 << 30;
+    let record = FootprintFile::open(&data.path().join("footprints.jsonl"));
+    let probe = Arc::new(Growing::default());
+    engines.accounts = Some(Accounts::new(probe.clone(), record));
+    let pool = engines.start();
+    let held = lease(&pool, "a").await;
+    let pid = engine_pid(&*pool).await;
+    // The measurement when it was ready, and the first look.
+    until("the first look", BOUND, || probe.0.load(Ordering::SeqCst) == 2).await;
+    for looks in 3..=5 {
+        assert_eq!(engine_pid(&*pool).await, pid);
+        pass(secs(60)).await;
+        until("a look", BOUND, || probe.0.load(Ordering::SeqCst) == looks).await;
+    }
+    assert!(is_running(pid));
+    assert_eq!(snapshot(&*pool).await.engines[0].in_flight, 1);
+    drop(held);
+    until_gone(&pool).await;
+    assert!(!is_running(pid));
+    let totals = snapshot(&*pool).await.totals;
+    assert_eq!((totals.recycles, totals.crashes, totals.evictions), (1, 0, 0));
+    drop(lease(&pool, "a").await);
+    assert_eq!(launches(&scripts), [2]);
 }

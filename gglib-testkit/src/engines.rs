@@ -55,6 +55,7 @@ impl Engines {
             load_limit: Duration::from_secs(120),
             stop_grace: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
+            growth: 2 << 30,
         };
         let admission = Settings {
             stall: Duration::from_secs(60),

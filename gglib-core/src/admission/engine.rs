@@ -30,6 +30,8 @@ pub(super) struct Engine {
     pub(super) pressure: Option<Pressure>,
     /// It takes nobody any more and ends when its leases are back, whoever waits.
     pub(super) retiring: bool,
+    /// It takes much more than when it was ready, and ends as soon as nobody uses it.
+    pub(super) outgrown: bool,
     /// Of the model's breaker, while it loads, and until it has lasted if others before it have not.
     pub(super) permit: Option<Permit>,
     /// The load before this one has died of memory.

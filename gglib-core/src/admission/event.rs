@@ -46,6 +46,11 @@ pub enum Event {
         /// The launch.
         generation: Generation,
     },
+    /// The engine takes so much more than when it was ready that it is to be launched anew, as soon as nobody uses it.
+    Outgrown {
+        /// The launch.
+        generation: Generation,
+    },
     /// The engine's process is gone, asked to or by itself, and its memory is back.
     Ended {
         /// The launch.

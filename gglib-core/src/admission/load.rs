@@ -39,6 +39,7 @@ impl Admission {
             measured: None,
             pressure: None,
             retiring: false,
+            outgrown: false,
             permit: Some(permit),
             second_try: std::mem::take(&mut model.second_try),
         });
@@ -112,6 +113,12 @@ impl Admission {
         model.refuse_all(&refusal, retry_after, out);
     }
 
+    pub(super) fn outgrown(&mut self, generation: Generation) {
+        if let Some(engine) = self.engines.iter_mut().find(|engine| engine.generation == generation) {
+            engine.outgrown = true;
+        }
+    }
+
     /// Plans with another estimate from now on. An engine that is there is charged with what it was launched for.
     pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory) {
         if let Some(model) = self.models.get_mut(name) {
@@ -151,7 +158,11 @@ impl Admission {
         let Some(mut engine) = self.take_out(generation, now) else { return };
         let Some(model) = self.models.get_mut(&engine.model) else { return };
         match engine.stage {
-            Stage::Stopping { since } => model.measured.stop.add(now.saturating_since(since)),
+            Stage::Stopping { since } => {
+                model.measured.stop.add(now.saturating_since(since));
+                // Whoever is to stay comes back at once.
+                model.preload |= engine.outgrown && engine.profile.pinned && !engine.retiring;
+            }
             Stage::Resident { since } => {
                 // One that crashes again and again keeps nobody else out.
                 model.behind = self.last_ticket;

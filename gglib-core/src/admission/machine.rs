@@ -54,6 +54,7 @@ impl Admission {
             Event::Loaded { generation, footprint } => self.loaded(generation, footprint, now),
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
             Event::Condemn { generation } => self.condemn(generation, now, out),
+            Event::Outgrown { generation } => self.outgrown(generation),
             Event::Ended { generation } => self.ended(generation, now, out),
             Event::Estimated { model, footprint } => self.estimated(&model, footprint),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
@@ -175,18 +176,21 @@ impl Admission {
         }
     }
 
-    /// Stops who has to go, or has not been used for its `ttl`.
+    /// Stops who has to go, has outgrown its room, or has not been used for its `ttl`.
     fn retire(&mut self, now: Moment, out: &mut Vec<Command>) {
         for index in 0..self.engines.len() {
             let engine = &self.engines[index];
             let outlived = engine.outlives().is_some_and(|end| end <= now);
             let urgency = match engine.stage {
                 Stage::Loading if engine.retiring => Urgency::Immediate,
-                Stage::Resident { .. } if engine.is_idle() && (engine.retiring || outlived) => {
+                Stage::Resident { .. }
+                    if engine.is_idle() && (engine.retiring || outlived || engine.outgrown) =>
+                {
                     Urgency::Graceful
                 }
                 _ => continue,
             };
+            self.totals.recycles += u64::from(engine.outgrown);
             self.stop(engine.generation, urgency, now, out);
         }
     }

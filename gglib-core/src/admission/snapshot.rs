@@ -152,6 +152,8 @@ pub struct Totals {
     pub evictions: u64,
     /// Engines that ended by themselves while resident.
     pub crashes: u64,
+    /// Engines stopped because they had come to take much more memory than when they were ready.
+    pub recycles: u64,
     /// Waits that were ended by one of their bounds.
     pub expired: u64,
 }

@@ -174,6 +174,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("memory.max_resident", Kind::Integer, "1", "Engines at once, as far as the budget allows."),
     key(
+        "memory.growth",
+        Kind::Size,
+        "\"2GiB\"",
+        "An engine that takes this much more than when it was ready is stopped once it is idle; the next request loads it anew.",
+    ),
+    key(
         "timeouts.connect",
         Kind::Duration,
         "\"2s\"",

@@ -24,6 +24,7 @@ impl Config {
             ("engine.load_stall", old.load_stall != new.load_stall),
             ("engine.load_limit", old.load_limit != new.load_limit),
             ("engine.stop_grace", old.stop_grace != new.stop_grace),
+            ("memory.growth", self.memory.growth != newer.memory.growth),
             ("slots.enabled", self.slots.enabled != newer.slots.enabled),
             ("slots.disk_budget", self.slots.disk_budget != newer.slots.disk_budget),
             ("timeouts.connect", self.timeouts.connect != newer.timeouts.connect),
@@ -46,10 +47,10 @@ mod tests {
         let newer = config(
             "[server]\nlisten = \"127.0.0.1:1\"\n[engine]\nbinary = \"/x\"\ntransport = \"tcp\"\nload_stall = \"1s\"\n\
              load_limit = \"2s\"\nstop_grace = \"3s\"\ndrain = \"4s\"\n[timeouts]\nconnect = \"5s\"\nidle = \"6s\"\n\
-             [slots]\nenabled = false\ndisk_budget = \"1GiB\"",
+             [memory]\ngrowth = \"1GiB\"\n[slots]\nenabled = false\ndisk_budget = \"1GiB\"",
         );
         let waiting = running.after_restart(&newer);
-        assert_eq!(waiting.len(), 9, "{waiting:?}");
+        assert_eq!(waiting.len(), 10, "{waiting:?}");
         for key in waiting {
             assert!(KEYS.iter().any(|known| known.path == key), "{key}");
         }

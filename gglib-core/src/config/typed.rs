@@ -51,6 +51,7 @@ pub(super) fn build(values: &Values, sources: &Sources<'_>, errors: &mut Vec<Con
                 size => value::size(size).filter(|bytes| *bytes > 0).map(Budget::Bytes),
             }),
             max_resident: read.positive("memory.max_resident") as usize,
+            growth: read.parsed("memory.growth", "a size", value::size),
         },
         timeouts: Timeouts {
             connect: read.duration("timeouts.connect"),

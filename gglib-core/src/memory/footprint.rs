@@ -7,6 +7,9 @@ pub struct Footprint {
     pub anonymous: u64,
     /// Of model files that it has mapped, each counted once.
     pub mapped: u64,
+    /// Of its own too, but on the disk by now: what a growing engine hides in swap. Not remembered.
+    #[serde(skip)]
+    pub swapped: u64,
     /// Memory of GPUs; zero where none can be asked.
     pub vram: u64,
 }

@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn of(anonymous: u64) -> Footprint {
-        Footprint { anonymous, mapped: 7, vram: 0 }
+        Footprint { anonymous, mapped: 7, ..Footprint::default() }
     }
 
     #[test]

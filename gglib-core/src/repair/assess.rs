@@ -91,7 +91,7 @@ impl fmt::Display for Fault {
 pub fn assess(turn: &Turn, tools: &Tools, schemas: &dyn Schemas) -> Verdict {
     let cut_off = turn.finish_reason.as_deref() == Some("length");
     let last = turn.calls.len().saturating_sub(1);
-    let mut mended = false;
+    let mut mended = !turn.is_numbered();
     let mut places: Vec<Place> = Vec::with_capacity(turn.calls.len());
     for (position, call) in turn.calls.iter().enumerate() {
         // Only what was being written can have been cut.

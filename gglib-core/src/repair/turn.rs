@@ -32,6 +32,13 @@ pub struct Call {
 }
 
 impl Turn {
+    /// Whether each call has an index of its own, by which a client tells it from the others.
+    pub(super) fn is_numbered(&self) -> bool {
+        let mut indices: Vec<_> = self.calls.iter().filter_map(|call| call.index).collect();
+        indices.sort_unstable();
+        indices.windows(2).all(|pair| pair[0] != pair[1])
+    }
+
     /// Takes the `data` of one chunk; only the first choice counts. Anything else that it says is passed over.
     pub fn push(&mut self, chunk: &[u8]) {
         let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(chunk) else { return };
@@ -53,10 +60,15 @@ impl Turn {
         }
     }
 
-    /// Without an `index`, a fragment with a new `id` begins a call and any other continues the last one.
+    /// Without an `index`, a fragment with a new `id` begins a call and any other continues the last one. With one it
+    /// belongs to the call of that index, unless it names a function and has another `id`: some servers number all calls 0.
     fn take(&mut self, fragment: Fragment<'_>) {
         let position = match (fragment.index, &fragment.id) {
-            (Some(_), _) => self.calls.iter().position(|call| call.index == fragment.index),
+            (Some(_), _) => self
+                .calls
+                .iter()
+                .rposition(|call| call.index == fragment.index)
+                .filter(|position| !fragment.begins_another(&self.calls[*position])),
             (None, Some(id)) => self.calls.iter().position(|call| call.id.as_deref() == Some(id)),
             (None, None) => self.calls.len().checked_sub(1),
         };
@@ -122,6 +134,14 @@ struct Fragment<'a> {
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     function: Option<Function<'a>>,
+}
+
+impl Fragment<'_> {
+    fn begins_another(&self, call: &Call) -> bool {
+        let names = self.function.as_ref().is_some_and(|function| function.name.is_some());
+        let (own, other) = (self.id.as_deref(), call.id.as_deref());
+        names && own.is_some() && other.is_some() && own != other
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! Several residents: what fits together, and who goes when it does not.
 
-use gglib_core::admission::{EngineState, Event, Profile, Refusal, Settings, Ticket};
+use gglib_core::admission::{EngineState, Event, Generation, Profile, Refusal, Settings, Ticket};
 use gglib_core::memory::Memory;
 use gglib_core::model::ModelName;
 
@@ -260,4 +260,26 @@ fn preloading_fills_the_room_that_is_there_and_takes_it_from_nobody() {
     assert_eq!(desk.arrive("b"), "stop g1", "who waits goes before who does not");
     desk.ended(1);
     assert_eq!(desk.tell(Event::Tick), "");
+}
+
+#[test]
+fn an_engine_that_has_outgrown_its_room_ends_when_nobody_uses_it_and_a_pinned_one_comes_back() {
+    let pinned = Profile { pinned: true, ..Profile::default() };
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[("p", pinned)]);
+    let outgrown =
+        |desk: &mut Desk, generation| desk.tell(Event::Outgrown { generation: Generation(generation) });
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("a");
+    assert_eq!(outgrown(&mut desk, 1), "", "it is in use");
+    assert_eq!(desk.release(1, 1), "grant t2 on g1", "and goes on to be");
+    assert_eq!(desk.release(1, 2), "stop g1");
+    assert_eq!(desk.ended(1), "", "nobody wants it");
+    desk.arrive("p");
+    desk.loaded(2);
+    desk.release(2, 3);
+    assert_eq!(outgrown(&mut desk, 2), "stop g2");
+    assert_eq!(desk.ended(2), "launch p as g3", "it was to stay");
+    assert_eq!(desk.totals().recycles, 2);
+    assert_eq!(desk.snapshot().breakers, []);
 }

@@ -148,7 +148,8 @@ fn a_measurement_corrects_the_estimate_and_weights_count_once() {
     facts.tensors.repacked = 300 * MIB;
     let estimate = Estimate::new(&facts, 0, &options(Some(2048), 1, &[]), 0);
     let weights = estimate.weights.ram;
-    let measured = |anonymous, vram| estimate.corrected(Footprint { anonymous, mapped: weights, vram });
+    let measured =
+        |anonymous, vram| estimate.corrected(Footprint { anonymous, mapped: weights, vram, swapped: 0 });
     assert_eq!(measured(70 * MIB, 0).ram, weights + 70 * MIB);
     // Another 300 MiB of its own can only be copies.
     assert_eq!(measured(370 * MIB, 0).ram, weights + 70 * MIB);

@@ -41,6 +41,19 @@ fn completed(first: &Turn, second: &Turn) -> Result<String, String> {
 }
 
 #[test]
+fn calls_that_share_an_index_are_given_one_each() {
+    let mut turn = Turn::default();
+    for call in [
+        r#"{"index":0,"id":"a","function":{"name":"ping","arguments":"{"}}"#,
+        r#"{"index":0,"function":{"arguments":"}"}}"#,
+        r#"{"index":0,"id":"b","function":{"name":"get_weather","arguments":"{\"city\":\"Bonn\"}"}}"#,
+    ] {
+        turn.push(format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{call}]}}}}]}}"#).as_bytes());
+    }
+    assert_eq!(verdict(&turn, AUTO), r#"ping{} get_weather{"city":"Bonn"}"#);
+}
+
+#[test]
 fn every_kind_of_fault_is_told() {
     let table = [
         (r#"{"city":"Berlin","unit":"c"}"#, "sound"),

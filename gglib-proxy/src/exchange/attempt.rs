@@ -21,7 +21,7 @@ use super::{Rejected, Sink, answered};
 use crate::app::{App, Settings};
 use crate::metrics::AnswerMeter;
 use crate::own_chunk;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 use crate::route::Route;
 
 /// How many chunks without content are held back. An engine sends two or three before its content.
@@ -31,7 +31,7 @@ const HELD: usize = 64;
 const AFTERWORD: Duration = Duration::from_secs(2);
 
 pub(super) struct Attempt<'a, S> {
-    request: &'a ChatRequest,
+    request: &'a ModelRequest,
     settings: &'a Settings,
     lease: &'a dyn Lease,
     witness: Option<&'a dyn SlotWitness>,
@@ -57,7 +57,7 @@ pub(super) struct Attempt<'a, S> {
 impl<'a, S: Sink> Attempt<'a, S> {
     pub(super) fn new(
         app: &'a App,
-        request: &'a ChatRequest,
+        request: &'a ModelRequest,
         lease: &'a dyn Lease,
         sink: &'a mut S,
         meter: AnswerMeter<'a>,

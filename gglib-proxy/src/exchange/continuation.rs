@@ -19,7 +19,7 @@ use super::failure::Failure;
 use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
 use crate::app::{App, Settings};
 use crate::metrics::Event;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 
 /// A sink that remembers what it was given, in case that the stream has to be taken up.
 pub(super) struct Recording<'a, S> {
@@ -68,7 +68,7 @@ impl<S: Sink> Sink for Recording<'_, S> {
 /// The error is `cause`, unless another attempt was made and failed for a reason of its own.
 pub(super) async fn take_up(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     cause: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
@@ -103,7 +103,7 @@ pub(super) async fn take_up(
         }
     }
     let Ok((body, splicer)) = continuation.issue() else { return Err(cause) };
-    let request = ChatRequest { body, ..request.clone() };
+    let request = ModelRequest { body, ..request.clone() };
     let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
     let outcome = attempt(app, &*lease, &request, &mut splicing).await;
     let Err(failure) = outcome else { return Ok(()) };

@@ -21,7 +21,7 @@ use super::{Recovery, Rejected, Sink};
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
 use crate::repairable::Repairable;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 use crate::schemas::JsonSchema;
 
 mod held;
@@ -36,7 +36,7 @@ const LONGEST_PROPS: usize = 4 * 1024 * 1024;
 pub(super) async fn attempt(
     app: &App,
     lease: &dyn Lease,
-    request: &ChatRequest,
+    request: &ModelRequest,
     repairable: &Repairable,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
@@ -74,9 +74,11 @@ pub(super) async fn attempt(
             let elapsed_ms = started.elapsed().as_millis();
             tracing::warn!(model = %request.model, before, after = unrepaired.to_text(), elapsed_ms, "tool calls not repaired");
             held.release(sink).await?;
-            if matches!(unrepaired, Unrepaired::Failed(failure) if failure.is_suspicion()) {
+            if let Unrepaired::Failed(failure) = unrepaired
+                && failure.is_suspicion()
+            {
                 // Not for this request any more, but the next one must not meet a dead engine.
-                lease.confirm().await;
+                failure.examine(lease).await;
             }
             Ok(())
         }
@@ -122,7 +124,7 @@ fn list<'a>(faults: impl IntoIterator<Item = &'a Fault>) -> String {
 async fn again(
     app: &App,
     lease: &dyn Lease,
-    request: &ChatRequest,
+    request: &ModelRequest,
     tools: &Tools,
     broken: Broken,
     until: Instant,
@@ -143,14 +145,14 @@ async fn again(
 async fn ask(
     app: &App,
     lease: &dyn Lease,
-    request: &ChatRequest,
+    request: &ModelRequest,
     tools: &Tools,
     broken: Broken,
 ) -> Result<Repaired, Unrepaired> {
     let form = Form::of(&props(lease).await);
     let body = second_body(request.body.clone(), &broken, tools, form)
         .map_err(|error| Unrepaired::Failed(Failure::Answered(error.into())))?;
-    let second = ChatRequest { body, usage: true, progress: false, repairable: None, ..request.clone() };
+    let second = ModelRequest { body, usage: true, progress: false, repairable: None, ..request.clone() };
     let mut turn = Collected::default();
     let meter = AnswerMeter::of_repair(&app.metrics, &second);
     Attempt::new(app, &second, lease, &mut turn, meter).run().await.map_err(Unrepaired::Failed)?;

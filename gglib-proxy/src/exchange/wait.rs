@@ -10,7 +10,7 @@ use super::Sink;
 use crate::app::App;
 use crate::metrics::Event;
 use crate::refusal;
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 
 /// From the beginning of a wait to the first question how it stands: in time for the head of a stream.
 const FIRST: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Waits for an engine of the request's model.
 pub(super) async fn lease(
     app: &App,
-    request: &ChatRequest,
+    request: &ModelRequest,
     sink: &mut impl Sink,
 ) -> Result<Box<dyn Lease>, ApiError> {
     let began = Instant::now();

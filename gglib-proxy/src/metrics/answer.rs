@@ -5,12 +5,12 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{Event, Metrics};
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 
 /// Measures one attempt's answer.
 pub(crate) struct AnswerMeter<'a> {
     metrics: &'a Metrics,
-    request: &'a ChatRequest,
+    request: &'a ModelRequest,
     /// Whether the client sees the answer itself, so that its times count.
     is_seen: bool,
     first_content: Option<Instant>,
@@ -29,12 +29,12 @@ pub(crate) struct Tokens {
 }
 
 impl<'a> AnswerMeter<'a> {
-    pub(crate) fn new(metrics: &'a Metrics, request: &'a ChatRequest) -> Self {
+    pub(crate) fn new(metrics: &'a Metrics, request: &'a ModelRequest) -> Self {
         Self { metrics, request, is_seen: true, first_content: None, tokens: Tokens::default() }
     }
 
     /// Of a second request of which the client sees but the calls: only its tokens count.
-    pub(crate) fn of_repair(metrics: &'a Metrics, request: &'a ChatRequest) -> Self {
+    pub(crate) fn of_repair(metrics: &'a Metrics, request: &'a ModelRequest) -> Self {
         Self { is_seen: false, ..Self::new(metrics, request) }
     }
 

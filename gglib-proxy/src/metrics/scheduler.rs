@@ -27,6 +27,7 @@ pub(super) fn registry(snapshot: Option<&Snapshot>) -> Registry {
         table::CANCELLED_LOADS.register(&mut registry, ConstCounter::new(totals.cancelled_loads));
         table::SWAPS.register(&mut registry, ConstCounter::new(totals.swaps));
         table::EVICTIONS.register(&mut registry, ConstCounter::new(totals.evictions));
+        table::RECYCLES.register(&mut registry, ConstCounter::new(totals.recycles));
         table::EXPIRED.register(&mut registry, ConstCounter::new(totals.expired));
         table::CRASHES.register(&mut registry, ConstCounter::new(totals.crashes));
     }

@@ -132,6 +132,8 @@ metrics! {
         "Launches for which another model had to make room",
     Counter EVICTIONS "gglib_evictions_total" []
         "Engines stopped to make room",
+    Counter RECYCLES "gglib_recycles_total" []
+        "Engines stopped because they had come to take much more memory than when they were ready",
     Counter EXPIRED "gglib_expired_waits_total" []
         "Waits ended by one of their bounds",
     Counter CRASHES "gglib_crashes_total" []

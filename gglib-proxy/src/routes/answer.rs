@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::connection::Outlet;
 use crate::idempotency::{self, Key};
-use crate::request::ChatRequest;
+use crate::request::ModelRequest;
 use crate::request_id::RequestId;
 use crate::route::Route;
 use crate::routes::error_response;
@@ -61,7 +61,7 @@ async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<A
         // Also for models that would be unknown to this gglib: its successor may know them.
         return Err(refusal::draining(app));
     }
-    let request = ChatRequest::read(route, body, &app.catalog, app.settings.repair.then_some(deadline))?;
+    let request = ModelRequest::read(route, body, &app.catalog, app.settings.repair.then_some(deadline))?;
     identify(app, &request, above, tally);
     if let Some(key) = key {
         return joined(app, key, request, deadline).await;
@@ -74,7 +74,7 @@ async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<A
 }
 
 /// The answer of the run that the key stands for.
-async fn joined(app: &App, key: Key, request: ChatRequest, deadline: Instant) -> Result<Answer, ApiError> {
+async fn joined(app: &App, key: Key, request: ModelRequest, deadline: Instant) -> Result<Answer, ApiError> {
     let (model, route, is_stream) = (request.model.clone(), request.route, request.stream);
     let attached = idempotency::join(app, key, request, deadline)?;
     if is_stream {
@@ -87,7 +87,7 @@ async fn joined(app: &App, key: Key, request: ChatRequest, deadline: Instant) ->
 }
 
 /// Tells everybody who keeps count what the request is for, and whose retry it is.
-fn identify(app: &App, request: &ChatRequest, above: RetriesAbove, tally: &mut Tally) {
+fn identify(app: &App, request: &ModelRequest, above: RetriesAbove, tally: &mut Tally) {
     let span = tracing::Span::current();
     span.record("model", request.model.as_str());
     if above.is_retry() {

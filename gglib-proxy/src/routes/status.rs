@@ -47,6 +47,7 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
             "swaps": totals.swaps,
             "evictions": totals.evictions,
             "crashes": totals.crashes,
+            "recycles": totals.recycles,
             "expired": totals.expired,
             "relaunches": counted.relaunches,
             "continuations": counted.continuations,

@@ -288,7 +288,8 @@ async fn a_key_that_is_empty_or_too_long_is_refused_by_name() {
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_on_one_key_are_told_where_they_stand_and_those_who_joined_are_counted() {
     let outlook = |position| {
-        let outlook = Outlook { position, phase: WaitPhase::Loading, estimate: Some(secs(9)) };
+        let outlook =
+            Outlook { position, phase: WaitPhase::Loading, percent: Some(40), estimate: Some(secs(9)) };
         (Duration::ZERO, Some(outlook))
     };
     let ports = Ports::answering([slow()]).with_turns([Turn::After(secs(20))]).with_outlooks([
@@ -303,7 +304,9 @@ async fn all_who_wait_on_one_key_are_told_where_they_stand_and_those_who_joined_
     let (first, second) = tokio::join!(first.answer(), second.answer());
     // Of what comes before its head a client is told the last.
     for (answer, positions) in [(&first, vec![3, 2, 2, 1]), (&second, vec![1])] {
-        let told = |position| format!(" keep-alive waiting position={position} phase=loading estimate_s=9");
+        let told = |position| {
+            format!(" keep-alive waiting position={position} phase=loading percent=40 estimate_s=9")
+        };
         let comments: Vec<_> =
             answer.comments().into_iter().map(|comment| comment.trim_start_matches(':')).collect();
         let waiting: Vec<_> = comments.iter().filter(|comment| comment.contains("waiting")).collect();

@@ -211,3 +211,18 @@ async fn fifty_clients_of_a_cold_model_cost_one_launch() {
     }
     assert_eq!((scripted.log().launches(), scripted.log().requests()), (1, 50));
 }
+
+/// Two clients with different wishes do not make the engine come and go: what it is started with is the configuration's.
+#[tokio::test]
+async fn what_a_request_asks_for_never_changes_a_launch() {
+    let (scripted, served) = served(1 << 20).await;
+    for context in [1024, 65_536, 1024] {
+        let body = format!(
+            r#"{{"model":"smollm2","messages":[],"num_ctx":{context},"options":{{"num_ctx":{context}}}}}"#
+        );
+        assert_eq!(served.chat(&body).await.head.status, 200);
+    }
+    assert_eq!((scripted.log().launches(), scripted.log().requests()), (1, 3));
+    let status = served.status().await;
+    assert_eq!((status["totals"]["loads"].as_u64(), status["totals"]["swaps"].as_u64()), (Some(1), Some(0)));
+}

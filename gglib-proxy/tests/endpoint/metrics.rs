@@ -100,6 +100,7 @@ fn snapshot() -> Snapshot {
         swaps: 2,
         evictions: 6,
         crashes: 1,
+        recycles: 8,
         expired: 7,
     };
     Snapshot {
@@ -172,6 +173,7 @@ fn the_names_are_these() {
             "gglib_cancelled_loads_total",
             "gglib_swaps_total",
             "gglib_evictions_total",
+            "gglib_recycles_total",
             "gglib_expired_waits_total",
             "gglib_crashes_total",
         ]
@@ -321,6 +323,7 @@ async fn engines_queues_and_totals_are_those_of_the_scheduler_and_asking_loads_n
         ("gglib_cancelled_loads_total", " 5"),
         ("gglib_swaps_total", " 2"),
         ("gglib_evictions_total", " 6"),
+        ("gglib_recycles_total", " 8"),
         ("gglib_expired_waits_total", " 7"),
         ("gglib_crashes_total", " 1"),
     ] {

@@ -222,6 +222,7 @@ impl Owner {
                 let failure = LoadFailure { reason: error.to_string().into(), out_of_memory };
                 self.tell(Event::LoadFailed { generation, failure });
             }
+            EngineEvent::Outgrown(generation) => self.tell(Event::Outgrown { generation }),
             EngineEvent::Ended(generation) => {
                 self.engines.remove(&generation);
                 self.tell(Event::Ended { generation });

@@ -49,6 +49,8 @@ pub struct LaunchSettings {
     pub stop_grace: Duration,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
+    /// An engine that takes so many bytes more than when it was ready is to be launched anew.
+    pub growth: u64,
 }
 
 impl LaunchSettings {
@@ -63,6 +65,7 @@ impl LaunchSettings {
             load_limit: engine.load_limit,
             stop_grace: engine.stop_grace,
             connect_timeout: config.timeouts.connect,
+            growth: config.memory.growth,
         }
     }
 }
@@ -125,12 +128,21 @@ pub enum LaunchError {
 }
 
 /// What an engine's task tells the owner of the queue: `Started` at most once; then, or at once, `LoadFailed` or
-/// `Loaded`; after `Loaded` exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone and
+/// `Loaded`; after `Loaded` at most one `Outgrown`, and exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone and
 /// its memory is back, as far as that can be waited for.
 pub(crate) enum EngineEvent {
-    Started { generation: Generation, pid: u32, address: Address },
-    Loaded { engine: Arc<Engine>, footprint: Option<Memory> },
+    Started {
+        generation: Generation,
+        pid: u32,
+        address: Address,
+    },
+    Loaded {
+        engine: Arc<Engine>,
+        footprint: Option<Memory>,
+    },
     LoadFailed(Generation, LaunchError),
+    /// It takes much more than when it was ready.
+    Outgrown(Generation),
     Ended(Generation),
 }
 
@@ -214,6 +226,7 @@ impl Launcher {
         let engine = Arc::new(Engine::new(generation, upstream, has_ended));
         tell(EngineEvent::Loaded { engine: Arc::clone(&engine), footprint });
 
+        let leader = process.id();
         let available = tokio::select! {
             exit = process.ended() => {
                 tracing::warn!(%name, generation = generation.0, "engine {exit}");
@@ -225,6 +238,7 @@ impl Launcher {
                 self.end(&mut process, urgency, &mut stop, last_words).await;
                 available
             }
+            never = self.watch_growth(leader, || tell(EngineEvent::Outgrown(generation))) => match never {},
         };
         if let Some(slots) = slots {
             slots.close().await;

@@ -58,6 +58,17 @@ impl Accounts {
         .await?
     }
 
+    /// What the engine with the process id `leader` has taken by now and only its end gives back, in bytes; also what lies
+    /// in swap.
+    pub(crate) async fn taken(&self, leader: u32) -> Option<u64> {
+        let probe = Arc::clone(&self.probe);
+        look(move || {
+            let Footprint { anonymous, swapped, vram, .. } = probe.footprint(leader)?;
+            Some(anonymous.saturating_add(swapped).saturating_add(vram))
+        })
+        .await?
+    }
+
     /// What should be available once the engine with the process id `leader`, which still runs, has ended; no more
     /// than all engines together may take.
     pub(crate) async fn available_after(&self, leader: u32) -> Option<Memory> {

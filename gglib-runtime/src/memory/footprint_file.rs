@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    const SEEN: Footprint = Footprint { anonymous: 1, mapped: 2, vram: 3 };
+    const SEEN: Footprint = Footprint { anonymous: 1, mapped: 2, vram: 3, swapped: 0 };
 
     #[test]
     fn the_next_run_knows_what_this_one_measured() {

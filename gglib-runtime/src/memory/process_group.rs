@@ -10,6 +10,8 @@ pub(super) struct Group {
     pub(super) processes: Vec<u32>,
     /// Not backed by a file; shared memory included.
     pub(super) anonymous: u64,
+    /// The same, as far as it is in swap.
+    pub(super) swapped: u64,
     /// Of model files, each part once.
     pub(super) mapped: u64,
 }
@@ -28,7 +30,9 @@ pub(super) fn measure(leader: u32) -> Option<Group> {
             continue;
         }
         group.processes.push(process);
-        group.anonymous = group.anonymous.saturating_add(anonymous(&read("status").unwrap_or_default()));
+        let status = read("status").unwrap_or_default();
+        group.anonymous = group.anonymous.saturating_add(bytes(&status, &["RssAnon:", "RssShmem:"]));
+        group.swapped = group.swapped.saturating_add(bytes(&status, &["VmSwap:"]));
         parts.extend(read("maps").unwrap_or_default().lines().filter_map(part_of_model));
     }
     group.mapped = parts.into_values().fold(0, u64::saturating_add);
@@ -40,12 +44,13 @@ fn group_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
 
-fn anonymous(status: &str) -> u64 {
-    let kibibytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
+/// The sum of these members of a `status` file.
+fn bytes(status: &str, members: &[&str]) -> u64 {
+    let kibibytes = |name: &&str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(*name));
         line.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0)
     };
-    kibibytes("RssAnon:").saturating_add(kibibytes("RssShmem:")).saturating_mul(1024)
+    members.iter().map(kibibytes).fold(0, u64::saturating_add).saturating_mul(1024)
 }
 
 /// Where a mapped part of a model file lies and how long it is, of a line such as
@@ -74,9 +79,11 @@ mod tests {
 
     #[test]
     fn shared_memory_is_no_file_either() {
-        let status = "VmRSS:\t 100 kB\nRssAnon:\t  60 kB\nRssFile:\t  30 kB\nRssShmem:\t  10 kB\n";
-        assert_eq!(anonymous(status), 70 * 1024);
-        assert_eq!(anonymous(""), 0);
+        let status =
+            "VmRSS:\t 100 kB\nRssAnon:\t  60 kB\nRssFile:\t  30 kB\nRssShmem:\t  10 kB\nVmSwap:\t  5 kB\n";
+        assert_eq!(bytes(status, &["RssAnon:", "RssShmem:"]), 70 * 1024);
+        assert_eq!(bytes(status, &["VmSwap:"]), 5 * 1024);
+        assert_eq!(bytes("", &["RssAnon:"]), 0);
     }
 
     #[test]

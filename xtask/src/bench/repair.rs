@@ -48,11 +48,6 @@ enum Engine {
 
 const SOURCES: &[Source] = &[
     Source {
-        name: "a template with tools, straight",
-        choice: "auto",
-        endpoints: &[("without", false, Engine::Taught), ("with", true, Engine::Taught)],
-    },
-    Source {
         name: "raw calls, through the relay",
         choice: "auto",
         endpoints: &[
@@ -60,6 +55,11 @@ const SOURCES: &[Source] = &[
             ("`required`", true, Engine::Relayed),
             ("our grammar", true, Engine::RelayedUntaught),
         ],
+    },
+    Source {
+        name: "a template with tools, straight",
+        choice: "auto",
+        endpoints: &[("without", false, Engine::Taught), ("with", true, Engine::Taught)],
     },
     Source {
         name: "no template for tools, a call is due",

@@ -36,18 +36,22 @@ impl Message {
         }
     }
 
-    /// Without an `index`, a fragment with a new `id` begins a call and any other continues the last one.
+    /// Without an `index`, a fragment with a new `id` begins a call and any other continues the last one. With one it
+    /// belongs to the call of that index, unless it names a function and has another `id`: some servers number all calls 0.
     fn push_call(&mut self, fragment: Json<'_>) {
         self.members.entry("tool_calls");
         let index = fragment.member("index").and_then(Json::as_u64);
         let id = fragment.member("id").filter(|id| !id.is_null());
-        let position = match (index, id) {
-            (Some(_), _) => self.calls.iter().position(|call| call.index == index),
-            (None, Some(id)) => {
-                self.calls.iter().position(|call| call.id().is_some_and(|own| own.is_same(id)))
-            }
-            (None, None) => self.calls.len().checked_sub(1),
-        };
+        let position =
+            match (index, id) {
+                (Some(_), id) => self.calls.iter().rposition(|call| call.index == index).filter(|position| {
+                    !(names_function(fragment) && self.calls[*position].has_another_id(id))
+                }),
+                (None, Some(id)) => {
+                    self.calls.iter().position(|call| call.id().is_some_and(|own| own.is_same(id)))
+                }
+                (None, None) => self.calls.len().checked_sub(1),
+            };
         let position = position.unwrap_or_else(|| {
             self.calls.push(Call { index, members: Members::default() });
             self.calls.len() - 1
@@ -78,7 +82,18 @@ impl Message {
     }
 }
 
+fn names_function(fragment: Json<'_>) -> bool {
+    fragment
+        .member("function")
+        .and_then(|function| function.member("name"))
+        .is_some_and(|name| !name.is_null())
+}
+
 impl Call {
+    fn has_another_id(&self, id: Option<Json<'_>>) -> bool {
+        self.id().zip(id).is_some_and(|(own, id)| !own.is_same(id))
+    }
+
     fn id(&self) -> Option<Json<'_>> {
         self.members.get("id").and_then(Part::json)
     }

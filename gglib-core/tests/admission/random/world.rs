@@ -35,6 +35,7 @@ pub(super) struct World {
     short: BTreeSet<ModelName>,
     /// Engines that may be stopped whatever they are: condemned, unloaded, outdated, or at the end.
     may_go: BTreeSet<Generation>,
+    outgrown: BTreeSet<Generation>,
     /// Models that this event wants loaded although nobody waits.
     unasked: BTreeSet<ModelName>,
     draining: bool,
@@ -80,6 +81,7 @@ impl World {
             short_lives: BTreeMap::new(),
             short: BTreeSet::new(),
             may_go: BTreeSet::new(),
+            outgrown: BTreeSet::new(),
             unasked: BTreeSet::new(),
             draining: false,
         };
@@ -121,6 +123,14 @@ impl World {
                     self.may_go.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
+                }
+            }
+            Step::Outgrow(which) => {
+                if let Some(generation) = self.one(Process::Ready, which) {
+                    self.outgrown.insert(generation);
+                    let is_used = self.leases.iter().any(|lease| lease.generation == generation);
+                    self.tell(Event::Outgrown { generation });
+                    assert_eq!(self.engines[&generation].process == Process::Stopping, !is_used);
                 }
             }
             Step::Stale(which) => self.stale(which),
@@ -251,8 +261,11 @@ impl World {
         if process == Process::Ready {
             self.dies(generation);
         }
-        self.engines.remove(&generation);
+        let engine = self.engines.remove(&generation).expect("it has been found");
         self.is_gone(generation);
+        if self.outgrown.contains(&generation) && engine.profile.pinned {
+            self.unasked.insert(engine.model);
+        }
         self.tell(Event::Ended { generation });
     }
 
@@ -330,11 +343,12 @@ impl World {
         let Some(generation) = choose(self.ended.iter(), which) else { return };
         let before = self.machine.snapshot(self.now);
         let failure = LoadFailure { reason: "late".into(), out_of_memory: which.is_multiple_of(2) };
-        let event = match which % 5 {
+        let event = match which % 6 {
             0 => Event::Loaded { generation, footprint: Some(gib(1)) },
             1 => Event::LoadFailed { generation, failure },
             2 => Event::Ended { generation },
             3 => Event::Condemn { generation },
+            4 => Event::Outgrown { generation },
             _ => Event::Release { lease: LeaseId { generation, ticket: Ticket(self.tickets) } },
         };
         let mut out = Vec::new();

@@ -86,11 +86,12 @@ impl World {
         assert_ne!(was, Process::Stopping, "stopped twice");
         let leased = self.leases.iter().any(|lease| lease.generation == generation);
         let condemned = self.may_go.contains(&generation);
+        let outgrown = self.outgrown.contains(&generation);
         match urgency {
             Urgency::Graceful => assert!(was == Process::Ready && !leased, "stopped under a lease"),
             Urgency::Immediate => assert!(was == Process::Loading || condemned, "killed"),
         }
-        let may_go = condemned || self.draining || !engine.profile.pinned;
+        let may_go = condemned || outgrown || self.draining || !engine.profile.pinned;
         assert!(may_go || was == Process::Loading, "a pinned engine was stopped");
     }
 }
