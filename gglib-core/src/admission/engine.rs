@@ -32,7 +32,9 @@ pub(super) struct Engine {
     pub(super) retiring: bool,
     /// It takes much more than when it was ready, and ends as soon as nobody uses it.
     pub(super) outgrown: bool,
-    /// Of the model's breaker, while it loads, and until it has lasted if others before it have not.
+    /// When it gave its first whole answer, if it has.
+    pub(super) first_answer: Option<Moment>,
+    /// Of the model's breaker, while it loads, and until it has answered if others before it have died first.
     pub(super) permit: Option<Permit>,
     /// The load before this one has died of memory.
     pub(super) second_try: bool,

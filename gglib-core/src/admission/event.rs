@@ -46,6 +46,11 @@ pub enum Event {
         /// The launch.
         generation: Generation,
     },
+    /// The engine has given a whole answer, for the first time.
+    Answered {
+        /// The launch.
+        generation: Generation,
+    },
     /// The engine takes so much more than when it was ready that it is to be launched anew, as soon as nobody uses it.
     Outgrown {
         /// The launch.

@@ -41,6 +41,7 @@ impl Admission {
             retiring: false,
             outgrown: false,
             permit: Some(permit),
+            first_answer: None,
             second_try: std::mem::take(&mut model.second_try),
         });
         self.totals.swaps += u64::from(std::mem::take(&mut model.room_was_made));
@@ -149,30 +150,24 @@ impl Admission {
     }
 
     pub(super) fn ended(&mut self, generation: Generation, now: Moment, out: &mut Vec<Command>) {
-        let Some(engine) = self.engines.iter().find(|engine| engine.generation == generation) else { return };
-        if engine.is_loading() {
+        let Some(index) = self.engines.iter().position(|engine| engine.generation == generation) else {
+            return;
+        };
+        if self.engines[index].is_loading() {
             let reason = "the engine ended while loading".into();
             self.load_failed(generation, LoadFailure { reason, out_of_memory: false }, now, out);
             return;
         }
-        let Some(mut engine) = self.take_out(generation, now) else { return };
+        let Stage::Stopping { since } = self.engines[index].stage else {
+            self.crashed(index, now);
+            self.take_out(generation, now);
+            return;
+        };
+        let Some(engine) = self.take_out(generation, now) else { return };
         let Some(model) = self.models.get_mut(&engine.model) else { return };
-        match engine.stage {
-            Stage::Stopping { since } => {
-                model.measured.stop.add(now.saturating_since(since));
-                // Whoever is to stay comes back at once.
-                model.preload |= engine.outgrown && engine.profile.pinned && !engine.retiring;
-            }
-            Stage::Resident { since } => {
-                // One that crashes again and again keeps nobody else out.
-                model.behind = self.last_ticket;
-                self.totals.crashes += 1;
-                if !engine.retiring {
-                    model.died(&mut engine, since, now);
-                }
-            }
-            Stage::Loading => {}
-        }
+        model.measured.stop.add(now.saturating_since(since));
+        // Whoever is to stay comes back at once.
+        model.preload |= engine.outgrown && engine.profile.pinned && !engine.retiring;
     }
 
     /// Removes an engine whose memory is back.

@@ -54,6 +54,7 @@ impl Admission {
             Event::Loaded { generation, footprint } => self.loaded(generation, footprint, now),
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
             Event::Condemn { generation } => self.condemn(generation, now, out),
+            Event::Answered { generation } => self.answered(generation, now),
             Event::Outgrown { generation } => self.outgrown(generation),
             Event::Ended { generation } => self.ended(generation, now, out),
             Event::Estimated { model, footprint } => self.estimated(&model, footprint),
@@ -64,7 +65,6 @@ impl Admission {
             Event::Drain => self.drain(out),
             Event::Tick => {}
         }
-        self.end_probations(now);
         self.expire(now, out);
         self.advance(now, out);
     }

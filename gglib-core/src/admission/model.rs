@@ -20,7 +20,7 @@ pub(super) struct Model {
     pub(super) breaker: CircuitBreaker,
     /// The failed loads since the last good one.
     pub(super) failures: u32,
-    /// How many of its engines in a row have died soon after they were ready.
+    /// How many of its engines in a row have died before they had answered anything.
     pub(super) short_lives: u32,
     /// Why the last load failed.
     pub(super) reason: Option<Arc<str>>,

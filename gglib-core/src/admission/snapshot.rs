@@ -150,7 +150,7 @@ pub struct Totals {
     pub swaps: u64,
     /// Engines stopped to make room.
     pub evictions: u64,
-    /// Engines that ended by themselves while resident.
+    /// Resident engines that ended by themselves, or were found dead or hanging.
     pub crashes: u64,
     /// Engines stopped because they had come to take much more memory than when they were ready.
     pub recycles: u64,

@@ -84,6 +84,10 @@ impl Desk {
         self.tell(Event::LoadFailed { generation: Generation(generation), failure })
     }
 
+    pub(crate) fn answered(&mut self, generation: u64) -> String {
+        self.tell(Event::Answered { generation: Generation(generation) })
+    }
+
     pub(crate) fn condemn(&mut self, generation: u64) -> String {
         self.tell(Event::Condemn { generation: Generation(generation) })
     }

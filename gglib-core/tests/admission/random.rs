@@ -22,6 +22,8 @@ pub(crate) enum Step {
     End(usize),
     Crash(usize),
     Condemn(usize),
+    /// An engine gives its first whole answer.
+    Answer(usize),
     /// The engine has come to take too much.
     Outgrow(usize),
     Stale(usize),
@@ -58,7 +60,7 @@ pub(crate) enum Change {
 
 /// A step from a random number; as numbers, steps are cheap to make and to shrink.
 fn step(number: u32) -> Step {
-    let (kind, which) = (number % 73, (number / 73) as usize);
+    let (kind, which) = (number % 76, (number / 76) as usize);
     match kind {
         0..18 => Step::Arrive(which),
         18..21 => Step::Leave(which),
@@ -81,6 +83,7 @@ fn step(number: u32) -> Step {
         69 => Step::Configure(which, Change::Presence),
         70 => Step::Configure(which, Change::Pin),
         71 => Step::Outgrow(which),
+        72..75 => Step::Answer(which),
         _ if which.is_multiple_of(4) => Step::Drain,
         _ => Step::Configure(which, Change::Bounds(which as u64 / 4 % 4)),
     }

@@ -137,5 +137,5 @@ metrics! {
     Counter EXPIRED "gglib_expired_waits_total" []
         "Waits ended by one of their bounds",
     Counter CRASHES "gglib_crashes_total" []
-        "Engines that ended by themselves while ready",
+        "Ready engines that ended by themselves, or hung and were killed",
 }

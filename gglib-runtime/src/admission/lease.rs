@@ -57,7 +57,9 @@ impl Lease for EngineLease {
     }
 
     fn worked(&self) {
-        self.engine.worked();
+        if self.engine.worked() {
+            let _ = self.owner.send(Message::Answered(self.id.generation));
+        }
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) enum Message {
         reply: oneshot::Sender<Option<Outlook>>,
     },
     Release(LeaseId),
+    Answered(Generation),
     Condemn(Generation),
     /// The model's file was looked at, because requests stand at the gate or because we have just begun.
     Surveyed {
@@ -153,6 +154,7 @@ impl Owner {
                 let _ = reply.send(self.machine.outlook(ticket, now).or_else(at_the_gate));
             }
             Message::Release(lease) => self.tell(Event::Release { lease }),
+            Message::Answered(generation) => self.tell(Event::Answered { generation }),
             Message::Condemn(generation) => self.tell(Event::Condemn { generation }),
             Message::Engine(event) => self.take_engine_event(event),
             Message::Surveyed { model, survey, occasion } => self.take_survey(&model, survey, occasion),

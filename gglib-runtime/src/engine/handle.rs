@@ -1,6 +1,6 @@
 //! A ready engine, as leases hold it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use gglib_core::admission::Generation;
@@ -22,6 +22,7 @@ pub struct Engine {
     ended: watch::Receiver<bool>,
     /// How many requests it has failed at since the last one that it has not.
     failures: AtomicU32,
+    has_worked: AtomicBool,
 }
 
 impl Engine {
@@ -30,7 +31,7 @@ impl Engine {
         upstream: Box<dyn Upstream>,
         ended: watch::Receiver<bool>,
     ) -> Self {
-        Self { generation, upstream, ended, failures: AtomicU32::new(0) }
+        Self { generation, upstream, ended, failures: AtomicU32::new(0), has_worked: AtomicBool::new(false) }
     }
 
     /// Its launch.
@@ -59,9 +60,10 @@ impl Engine {
         failures >= ROW && readiness::fails_at_work(self.upstream(), PROBE).await
     }
 
-    /// Ends a row of failures.
-    pub(crate) fn worked(&self) {
+    /// Ends a row of failures. Whether it is the first work that is done.
+    pub(crate) fn worked(&self) -> bool {
         self.failures.store(0, Ordering::Relaxed);
+        !self.has_worked.swap(true, Ordering::Relaxed)
     }
 
     /// Resolves when its process is gone.

@@ -29,7 +29,7 @@ pub(super) struct World {
     known: BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>,
     /// Until when each model must not be launched, and how long the next pause is.
     pauses: BTreeMap<ModelName, (Moment, u64)>,
-    /// How many engines of each model in a row have died within ten minutes after they were ready.
+    /// How many engines of each model in a row have died before they had answered anything.
     short_lives: BTreeMap<ModelName, u32>,
     /// Models whose last load has died of memory, for the first time.
     short: BTreeSet<ModelName>,
@@ -45,8 +45,7 @@ struct Engine {
     model: ModelName,
     profile: Profile,
     process: Process,
-    /// When it became ready, if it has.
-    ready_at: Option<Moment>,
+    has_answered: bool,
     charge: Memory,
     measured: Option<Memory>,
     second_try: bool,
@@ -133,6 +132,7 @@ impl World {
                     assert_eq!(self.engines[&generation].process == Process::Stopping, !is_used);
                 }
             }
+            Step::Answer(which) => self.answer(which),
             Step::Stale(which) => self.stale(which),
             Step::Wait(by) => {
                 self.now = self.now.saturating_add(seconds(by));
@@ -171,7 +171,6 @@ impl World {
         let outdated = self.may_go.contains(&generation);
         let engine = self.engines.get_mut(&generation).expect("it has been found");
         engine.process = Process::Ready;
-        engine.ready_at = Some(self.now);
         engine.measured = footprint;
         engine.charge = footprint.unwrap_or(engine.charge);
         if !outdated {
@@ -227,10 +226,8 @@ impl World {
 
     /// An engine dies that was ready.
     fn dies(&mut self, generation: Generation) {
-        self.rows_end();
-        let Engine { model, ready_at, .. } = &self.engines[&generation];
-        let lived = self.now.saturating_since(ready_at.expect("it was ready"));
-        if self.may_go.contains(&generation) || self.draining || lived >= seconds(600) {
+        let Engine { model, has_answered, .. } = &self.engines[&generation];
+        if self.is_outdated(generation) || *has_answered {
             return;
         }
         let model = model.clone();
@@ -241,19 +238,21 @@ impl World {
         }
     }
 
-    /// A row of short lives is over when an engine has lasted.
-    fn rows_end(&mut self) {
-        let lasting = |(generation, engine): &(&Generation, &Engine)| {
-            engine.process == Process::Ready && !self.may_go.contains(generation)
-        };
-        for (_, engine) in self.engines.iter().filter(lasting) {
-            let lived = engine.ready_at.map(|at| self.now.saturating_since(at));
-            if lived >= Some(seconds(600))
-                && self.short_lives.remove(&engine.model).is_some_and(|count| count >= 3)
-            {
-                self.pauses.remove(&engine.model);
-            }
+    /// It is not of what the model is configured with now, or at the end.
+    fn is_outdated(&self, generation: Generation) -> bool {
+        self.draining || self.may_go.contains(&generation)
+    }
+
+    /// An engine gives a whole answer, which ends a row of engines that have not.
+    fn answer(&mut self, which: usize) {
+        let Some(generation) = self.one(Process::Ready, which) else { return };
+        let engine = self.engines.get_mut(&generation).expect("it has been found");
+        engine.has_answered = true;
+        let model = engine.model.clone();
+        if !self.is_outdated(generation) && self.short_lives.remove(&model).is_some_and(|count| count >= 3) {
+            self.pauses.remove(&model);
         }
+        self.tell(Event::Answered { generation });
     }
 
     fn end(&mut self, process: Process, which: usize) {
@@ -343,12 +342,13 @@ impl World {
         let Some(generation) = choose(self.ended.iter(), which) else { return };
         let before = self.machine.snapshot(self.now);
         let failure = LoadFailure { reason: "late".into(), out_of_memory: which.is_multiple_of(2) };
-        let event = match which % 6 {
+        let event = match which % 7 {
             0 => Event::Loaded { generation, footprint: Some(gib(1)) },
             1 => Event::LoadFailed { generation, failure },
             2 => Event::Ended { generation },
             3 => Event::Condemn { generation },
-            4 => Event::Outgrown { generation },
+            4 => Event::Answered { generation },
+            5 => Event::Outgrown { generation },
             _ => Event::Release { lease: LeaseId { generation, ticket: Ticket(self.tickets) } },
         };
         let mut out = Vec::new();
@@ -358,7 +358,6 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
-        self.rows_end();
         let mut out = Vec::new();
         self.machine.handle(event, self.now, &mut out);
         for command in out {

@@ -72,7 +72,7 @@ impl World {
             model,
             profile,
             process: Process::Loading,
-            ready_at: None,
+            has_answered: false,
             charge,
             measured: None,
             second_try,
