@@ -168,15 +168,17 @@ fn port_in(arguments: &Path) -> Option<u16> {
     lines.nth(1)?.parse().ok()
 }
 
-/// A program of which the first start writes down its arguments and waits until it may go on.
+/// A program of which the first start as an engine writes down its arguments and waits until it may go on.
 fn waiting(home: &Path, binary: &Path) -> String {
     let (home, binary) = (quoted(home), quoted(binary));
     format!(
         "#!/bin/sh\n\
-         if mkdir {home}/first 2>/dev/null; then\n\
-         \x20 printf '%s\\n' \"$@\" > {home}/arguments.new && mv {home}/arguments.new {home}/arguments\n\
-         \x20 until [ -e {home}/go ]; do sleep 0.1; done\n\
-         fi\n\
+         case \" $* \" in *' --port '*)\n\
+         \x20 if mkdir {home}/first 2>/dev/null; then\n\
+         \x20   printf '%s\\n' \"$@\" > {home}/arguments.new && mv {home}/arguments.new {home}/arguments\n\
+         \x20   until [ -e {home}/go ]; do sleep 0.1; done\n\
+         \x20 fi ;;\n\
+         esac\n\
          exec {binary} \"$@\"\n"
     )
 }
