@@ -107,10 +107,13 @@ fn queue(out: &mut String, queue: &[Value]) {
         let first = rows(model, "first");
         for waiter in first {
             let what = match text(&waiter["phase"]) {
-                "turn" => "until it is the model's turn",
-                "loading" => "until the model is loaded",
-                "place" => "until the engine has a place",
-                other => other,
+                "turn" => "until it is the model's turn".to_owned(),
+                "loading" => match waiter["percent"].as_u64() {
+                    Some(percent) => format!("until the model is loaded ({percent} %)"),
+                    None => "until the model is loaded".to_owned(),
+                },
+                "place" => "until the engine has a place".to_owned(),
+                other => other.to_owned(),
             };
             let place = format!("#{}", number(&waiter["position"]));
             let (waited, left_over) = (millis(&waiter["waited_ms"]), millis(&waiter["estimate_ms"]));
@@ -201,40 +204,45 @@ fn recent(out: &mut String, recent: &[Value], now: u64) {
 }
 
 fn totals(out: &mut String, totals: &Value) {
-    let total = |name: &str| number(&totals[name]);
-    line(
-        out,
-        &format!(
-            "Requests {}: failed {}, abandoned {}, retried by clients {}.",
-            total("requests"),
-            total("failed"),
-            total("abandoned"),
-            total("retries"),
+    let counts = |names: &[(&str, &str)]| {
+        names
+            .iter()
+            .map(|(label, name)| format!("{label} {}", number(&totals[name])))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let sentences = [
+        format!(
+            "{}: {}.",
+            counts(&[("Requests", "requests")]),
+            counts(&[("failed", "failed"), ("abandoned", "abandoned"), ("retried by clients", "retries")])
         ),
-    );
-    line(
-        out,
-        &format!(
-            "Loads {}: failed {}, cancelled {}. Swaps {}, evictions {}, crashes {}.",
-            total("loads"),
-            total("failed_loads"),
-            total("cancelled_loads"),
-            total("swaps"),
-            total("evictions"),
-            total("crashes"),
+        format!(
+            "{}: {}. {}.",
+            counts(&[("Loads", "loads")]),
+            counts(&[("failed", "failed_loads"), ("cancelled", "cancelled_loads")]),
+            counts(&[
+                ("Swaps", "swaps"),
+                ("evictions", "evictions"),
+                ("crashes", "crashes"),
+                ("recycles", "recycles")
+            ])
         ),
-    );
-    line(
-        out,
-        &format!(
-            "Waits expired {}. Relaunches {}, resends {}, mends {}, repairs {}.",
-            total("expired"),
-            total("relaunches"),
-            total("resends"),
-            total("mends"),
-            total("repairs"),
+        format!(
+            "{}. {}.",
+            counts(&[("Waits expired", "expired")]),
+            counts(&[
+                ("Relaunches", "relaunches"),
+                ("resends", "resends"),
+                ("continuations", "continuations"),
+                ("mends", "mends"),
+                ("repairs", "repairs")
+            ])
         ),
-    );
+    ];
+    for part in sentences.iter().flat_map(|sentence| wrap(sentence, WIDTH, 2)) {
+        line(out, &part);
+    }
 }
 
 /// One line, without what does not fit and without blanks at its end.

@@ -30,7 +30,7 @@ fn busy() -> Value {
         "queue": [{
             "model": "qwen", "waiting": 7, "oldest_wait_ms": 3200, "estimate_ms": 45_000,
             "first": [
-                { "position": 1, "phase": "loading", "waited_ms": 3200, "estimate_ms": 9000 },
+                { "position": 1, "phase": "loading", "percent": 55, "waited_ms": 3200, "estimate_ms": 9000 },
                 { "position": 2, "phase": "loading", "waited_ms": 950, "estimate_ms": null },
             ],
         }],
@@ -95,7 +95,7 @@ fn a_busy_endpoint() {
 
     QUEUE                                WAITING LONGEST WAIT   A NEW ONE WOULD WAIT
     qwen                                       7         3.2s                  45.0s
-      #1   until the model is loaded                     3.2s                   9.0s
+      #1   until the model is loaded (55 %)              3.2s                   9.0s
       #2   until the model is loaded                    950ms                      -
       and 5 more
 
@@ -109,8 +109,8 @@ fn a_busy_endpoint() {
      11m gemma         breaker_open        0ms    1ms       0+0 mine
 
     Requests 9: failed 1, abandoned 0, retried by clients 3.
-    Loads 2: failed 0, cancelled 0. Swaps 1, evictions 0, crashes 0.
-    Waits expired 0. Relaunches 1, resends 0, mends 0, repairs 0.
+    Loads 2: failed 0, cancelled 0. Swaps 1, evictions 0, crashes 0, recycles 0.
+    Waits expired 0. Relaunches 1, resends 0, continuations 0, mends 0, repairs 0.
     ");
 }
 
@@ -125,7 +125,7 @@ fn long_names_and_large_numbers() {
 
     QUEUE                                WAITING LONGEST WAIT   A NEW ONE WOULD WAIT
     a-model-with-a-name-that-somebody…         7          24h                  45.0s
-      #1   until the model is loaded                     3.2s                   9.0s
+      #1   until the model is loaded (55 %)              3.2s                   9.0s
       #2   until the model is loaded                    950ms                      -
       and 5 more
 
@@ -138,8 +138,8 @@ fn long_names_and_large_numbers() {
      11m a-model-with… breaker_open        0ms    1ms       0+0 mine
 
     Requests 9: failed 1, abandoned 0, retried by clients 3.
-    Loads 2: failed 0, cancelled 0. Swaps 1, evictions 0, crashes 0.
-    Waits expired 0. Relaunches 1, resends 0, mends 0, repairs 0.
+    Loads 2: failed 0, cancelled 0. Swaps 1, evictions 0, crashes 0, recycles 0.
+    Waits expired 0. Relaunches 1, resends 0, continuations 0, mends 0, repairs 0.
     ");
 }
 
@@ -151,8 +151,8 @@ fn an_idle_endpoint_says_so() {
     No engine is loaded; the first request loads one.
 
     Requests 0: failed 0, abandoned 0, retried by clients 0.
-    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0.
-    Waits expired 0. Relaunches 0, resends 0, mends 0, repairs 0.
+    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0, recycles 0.
+    Waits expired 0. Relaunches 0, resends 0, continuations 0, mends 0, repairs 0.
     ");
 }
 
@@ -173,8 +173,8 @@ fn an_endpoint_of_another_version_is_shown_as_far_as_it_goes() {
     b                                          3         2.5s                      -
 
     Requests 0: failed 0, abandoned 0, retried by clients 0.
-    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0.
-    Waits expired 0. Relaunches 0, resends 0, mends 0, repairs 0.
+    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0, recycles 0.
+    Waits expired 0. Relaunches 0, resends 0, continuations 0, mends 0, repairs 0.
     ");
     at_80_columns(&json!(null));
 }

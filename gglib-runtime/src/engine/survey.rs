@@ -34,8 +34,12 @@ pub(crate) enum Survey {
 impl Launcher {
     /// Looks at the file of `spec`. What is wrong with it is logged.
     pub(crate) async fn survey(&self, name: &ModelName, spec: &ModelSpec) -> Survey {
-        let devices = self.devices.get_or_init(|| Devices::ask(&self.settings.binary));
-        let (survey, _) = tokio::join!(timeout(LOOK, self.look(name, spec)), devices);
+        let devices = async {
+            if spec.context.is_some() {
+                self.devices.get_or_init(|| Devices::ask(&self.settings.binary)).await;
+            }
+        };
+        let (survey, ()) = tokio::join!(timeout(LOOK, self.look(name, spec)), devices);
         let Ok(survey) = survey else {
             let (path, after_s) = (spec.path.display(), LOOK.as_secs());
             tracing::warn!(%name, %path, after_s, "the disk does not answer; is it mounted?");
