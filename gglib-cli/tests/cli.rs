@@ -259,8 +259,8 @@ fn top_without_an_endpoint_says_how_to_start_it_and_without_a_terminal_prints_on
     qwen                                       3         2.5s                      -
 
     Requests 0: failed 0, abandoned 0, retried by clients 0.
-    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0.
-    Waits expired 0. Relaunches 0, resends 0, mends 0, repairs 0.
+    Loads 0: failed 0, cancelled 0. Swaps 0, evictions 0, crashes 0, recycles 0.
+    Waits expired 0. Relaunches 0, resends 0, continuations 0, mends 0, repairs 0.
     --- stderr
     ");
 }
