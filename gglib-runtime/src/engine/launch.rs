@@ -1,16 +1,13 @@
 //! From a model to a ready engine, and to its end.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gglib_core::admission::{Generation, Urgency};
-use gglib_core::config::{self, Transport};
 use gglib_core::memory::{Memory, died_of_memory};
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
-use thiserror::Error;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
@@ -19,7 +16,7 @@ use super::command::{arguments, options, saves_slots_itself};
 use super::devices::Devices;
 use super::handle::Engine;
 use super::log::LogRing;
-use super::process::{Exit, GuardCommand, Process};
+use super::process::Process;
 use super::readiness::{Bounds, NotReady, wait_until_ready};
 use super::register::{Register, Registered};
 use super::survey::check_model_file;
@@ -27,105 +24,16 @@ use super::upstream;
 use crate::memory::Accounts;
 use crate::slots::{EngineSlots, Launched, SlotStore};
 
+pub use error::LaunchError;
+pub use settings::LaunchSettings;
+
+mod error;
+mod settings;
+
 /// Log lines that an error quotes.
 const QUOTED: usize = 8;
 /// Keeps the libraries below the engine from writing a backtrace where its last words are quoted from.
 const NO_BACKTRACE: (&str, &str) = ("GGML_NO_BACKTRACE", "1");
-
-/// What every launch needs to know.
-#[derive(Clone, Debug)]
-pub struct LaunchSettings {
-    /// The `llama-server` to run.
-    pub binary: PathBuf,
-    /// How to start the guard.
-    pub guard: GuardCommand,
-    /// How engines are reached.
-    pub transport: Transport,
-    /// Longest silence of a load.
-    pub load_stall: Duration,
-    /// Longest load.
-    pub load_limit: Duration,
-    /// From SIGTERM to SIGKILL.
-    pub stop_grace: Duration,
-    /// Longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// An engine that takes so many bytes more than when it was ready is to be launched anew.
-    pub growth: u64,
-}
-
-impl LaunchSettings {
-    /// The settings of a configuration, for the `binary` that discovery found.
-    pub fn new(config: &config::Config, binary: PathBuf, guard: GuardCommand) -> Self {
-        let engine = &config.engine;
-        Self {
-            binary,
-            guard,
-            transport: engine.transport,
-            load_stall: engine.load_stall,
-            load_limit: engine.load_limit,
-            stop_grace: engine.stop_grace,
-            connect_timeout: config.timeouts.connect,
-            growth: config.memory.growth,
-        }
-    }
-}
-
-/// Why an engine did not come up. The text is for the client, so it says what to do where that is known.
-#[derive(Debug, Error)]
-pub enum LaunchError {
-    /// The model's file is missing or unreadable.
-    #[error("cannot read the model file {}: {error}", path.display())]
-    ModelFile {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        error: io::Error,
-    },
-    /// The model's file is something else.
-    #[error("{} is not a GGUF model file (it does not begin with \"GGUF\")", path.display())]
-    NotGguf {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The process or its address could not be made.
-    #[error("{0}")]
-    Start(io::Error),
-    /// The process ended before it was ready.
-    #[error("llama-server {exit} while loading{}", quote(log))]
-    Ended {
-        /// How.
-        exit: Exit,
-        /// Whether it did so for lack of memory ([`died_of_memory`], by all of the log that is kept).
-        is_of_memory: bool,
-        /// Its last lines.
-        log: Vec<String>,
-    },
-    /// Neither a log line nor a change of health for too long.
-    #[error("llama-server made no progress for {} s while loading{}", after.as_secs(), quote(log))]
-    Stalled {
-        /// The configured bound.
-        after: Duration,
-        /// Its last lines.
-        log: Vec<String>,
-    },
-    /// Not ready within the hard limit.
-    #[error("llama-server was not ready after {} s{}", after.as_secs(), quote(log))]
-    OverLimit {
-        /// The configured bound.
-        after: Duration,
-        /// Its last lines.
-        log: Vec<String>,
-    },
-    /// Another process answers at the engine's port.
-    #[error("another process listens at {address}; the engine was not used")]
-    Impostor {
-        /// The port.
-        address: String,
-    },
-    /// The load was given up before it ended.
-    #[error("the load was cancelled")]
-    Cancelled,
-}
 
 /// What an engine's task tells the owner of the queue: `Started` at most once; then, or at once, `LoadFailed` or
 /// `Loaded`; after `Loaded` at most one `Outgrown`, and exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone and
@@ -443,8 +351,4 @@ fn not_ready(reason: NotReady, address: &Address, log: &LogRing) -> LaunchError 
         NotReady::OverLimit(after) => LaunchError::OverLimit { after, log },
         NotReady::Impostor => LaunchError::Impostor { address: address.to_string() },
     }
-}
-
-fn quote(log: &[String]) -> String {
-    if log.is_empty() { String::new() } else { format!("; its last lines:\n{}", log.join("\n")) }
 }
