@@ -115,11 +115,11 @@ impl Endpoint {
     }
 
     /// Takes over `config` by what is different; the keys that take effect only after a restart.
-    pub(crate) fn configure(&mut self, config: &Config) -> Vec<&'static str> {
+    pub(crate) async fn configure(&mut self, config: &Config) -> Vec<&'static str> {
         let after_restart = self.started.after_restart(config);
         self.drain = config.engine.drain;
         // The queue first: the routes never offer a model that it does not know.
-        self.pool.configure(config.catalog(), admission(config, self.whole));
+        self.pool.configure(config.catalog(), admission(config, self.whole)).await;
         self.app.configure(config.catalog(), Settings::new(config), after_restart.clone());
         after_restart
     }

@@ -67,11 +67,11 @@ impl Reload {
     }
 
     /// Reads the configuration and has `endpoint` take it over, or keep the old one and say why.
-    pub(crate) fn apply(&mut self, endpoint: &mut Endpoint) {
+    pub(crate) async fn apply(&mut self, endpoint: &mut Endpoint) {
         match self.read() {
             Ok(config) => {
                 settings::warn_of_lints(&config);
-                let after_restart = endpoint.configure(&config);
+                let after_restart = endpoint.configure(&config).await;
                 tracing::info!(path = %self.path.display(), models = config.models.len(), "configuration reloaded");
                 for key in after_restart {
                     tracing::warn!(key, "the change of this key takes effect after a restart");

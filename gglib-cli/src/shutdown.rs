@@ -41,7 +41,7 @@ pub(crate) async fn serve_until_stopped(
         tokio::select! {
             () = stop.requested() => break,
             error = endpoint.failed() => return Err(error),
-            () = reload.requested() => reload.apply(&mut endpoint),
+            () = reload.requested() => reload.apply(&mut endpoint).await,
         }
     }
     ui::stopping();

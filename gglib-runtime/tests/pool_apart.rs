@@ -70,7 +70,7 @@ async fn an_engine_that_is_stopped_on_purpose_finishes_what_it_has_and_its_neigh
     let (held, neighbour) = (lease(&pool, "a").await, lease(&pool, "b").await);
     let pids = [pid(&pool, "a").await, pid(&pool, "b").await];
     let changed = engines.with("a", |model| model.context = Some(1024));
-    pool.configure(changed.catalog(), changed.admission);
+    pool.configure(changed.catalog(), changed.admission).await;
     let drains =
         |state: &Snapshot| of(state, "a").is_some_and(|engine| engine.state == EngineState::Draining);
     until_snapshot(&*pool, "the drain", BOUND, drains).await;
@@ -83,7 +83,7 @@ async fn an_engine_that_is_stopped_on_purpose_finishes_what_it_has_and_its_neigh
 
     // Nothing but b's own lease keeps it when it is removed.
     let only_a = engines_of(&changed, "a");
-    pool.configure(only_a, changed.admission);
+    pool.configure(only_a, changed.admission).await;
     assert_eq!(pool.lease(ModelName::new("b")).await.err(), Some(Refusal::NotConfigured));
     assert_eq!(neighbour.confirm().await, Liveness::Alive);
     drop(neighbour);

@@ -102,10 +102,10 @@ async fn a_model_that_does_not_load_is_left_alone_for_longer_each_time() {
     fails(10).await;
 
     // A configuration that starts the model as before changes nothing.
-    pool.configure(engines.catalog(), Settings { quantum: secs(30), ..engines.admission });
+    pool.configure(engines.catalog(), Settings { quantum: secs(30), ..engines.admission }).await;
     is_left_alone(1).await;
     let changed = engines.with("a", |model| model.context = Some(1024));
-    pool.configure(changed.catalog(), changed.admission);
+    pool.configure(changed.catalog(), changed.admission).await;
     fails(10).await;
     assert_eq!(scripts[0].log().launches(), 10);
 }

@@ -115,7 +115,8 @@ fn experienced(model: &ModelName, settings: Settings) -> (Admission, Moment) {
         (Event::Arrive { ticket, model: model.clone() }, Moment::ORIGIN),
         (Event::Loaded { generation, footprint: None }, loaded),
         (Event::Release { lease: LeaseId { generation, ticket } }, answered),
-        (Event::Unload { model: model.clone() }, answered),
+        (Event::Answered { generation }, answered),
+        (Event::Condemn { generation }, answered),
         (Event::Ended { generation }, answered),
     ] {
         // What it commands is what the next event answers to.

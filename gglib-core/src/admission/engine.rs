@@ -81,9 +81,14 @@ impl Engine {
         !self.retiring && !self.is_stopping()
     }
 
-    /// Whether nobody makes it go.
-    pub(super) fn stays_pinned(&self) -> bool {
-        self.stays() && self.profile.pinned
+    /// Whether its room is not to be had unless somebody makes it go.
+    pub(super) fn holds_room(&self) -> bool {
+        self.stays() || self.keeps_its_place()
+    }
+
+    /// Whether nobody else is ever given its room: it is pinned, and is there or will be back at once.
+    pub(super) fn keeps_its_place(&self) -> bool {
+        self.profile.pinned && !self.retiring && (!self.is_stopping() || self.outgrown)
     }
 
     /// Takes a lease back and says for how long it was out.

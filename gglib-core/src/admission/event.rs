@@ -65,7 +65,7 @@ pub enum Event {
     Estimated {
         /// The model.
         model: ModelName,
-        /// Takes the place of the profile's.
+        /// With what has been measured of this very file, if anything has. Takes the place of what was known.
         footprint: Memory,
     },
     /// The model's file was looked at before anything was stopped for it, and cannot be loaded. Counts as a failed
@@ -78,17 +78,14 @@ pub enum Event {
     },
     /// Load the models that want it, as far as there is room: told once, at the start.
     Preload,
-    /// Stop the model's engine as soon as its leases are back, although nobody else needs the room.
-    Unload {
-        /// The model.
-        model: ModelName,
-    },
     /// The configuration has changed. Models that it leaves as they were keep their engines.
     Configure {
         /// The new bounds.
         settings: Settings,
-        /// Every model that is configured now.
+        /// Every model that is configured now, with its estimate.
         profiles: BTreeMap<ModelName, Profile>,
+        /// Of these, the models whose files cannot be loaded, and why: see [`Unloadable`](Self::Unloadable).
+        unloadable: BTreeMap<ModelName, Arc<str>>,
     },
     /// gglib shuts down: nobody is admitted any more.
     Drain,

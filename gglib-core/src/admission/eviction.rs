@@ -3,7 +3,7 @@
 use super::Generation;
 use super::engine::{Engine, Stage};
 use super::machine::Admission;
-use super::slots::{Demand, Plan};
+use super::slots::{Demand, Plan, shared};
 use crate::memory::Memory;
 use crate::moment::Moment;
 
@@ -31,7 +31,7 @@ impl Admission {
     pub(super) fn choose(&self, demand: &Demand, plan: &Plan, now: Moment) -> Option<Vec<Generation>> {
         let fits = |chosen: &[Generation]| {
             let kept = |engine: &Engine| {
-                engine.stays() && plan.spares(engine) && !chosen.contains(&engine.generation)
+                engine.holds_room() && plan.spares(engine) && !chosen.contains(&engine.generation)
             };
             self.fits(demand, &plan.claims, kept)
         };
@@ -60,15 +60,31 @@ impl Admission {
     /// Chooses who has to go because more is resident than may be: measured footprints turned out larger than
     /// the estimates, or the configuration has changed.
     pub(super) fn choose_overdrawn(&self, plan: &mut Plan, now: Moment) {
-        let mut candidates = self.candidates(plan, now).into_iter();
-        while self.is_overdrawn(plan) {
-            let Some(generation) = candidates.next() else { return };
-            plan.leaving.push((generation, None));
+        for generation in self.candidates(plan, now) {
+            if self.is_overdrawn(plan) || self.is_beside_its_group(generation, plan) {
+                plan.leaving.push((generation, None));
+            }
         }
     }
 
+    /// Whether another engine of its group stays, too.
+    fn is_beside_its_group(&self, generation: Generation, plan: &Plan) -> bool {
+        let mut staying = self.engines.iter().filter(|engine| engine.stays() && plan.spares(engine));
+        let Some(it) = staying.clone().find(|engine| engine.generation == generation) else { return false };
+        staying.any(|other| {
+            other.generation != generation && shared(it.profile.group.as_ref(), other.profile.group.as_ref())
+        })
+    }
+
+    /// Whether anybody stays that may not, as [`choose_overdrawn`](Self::choose_overdrawn) sees it.
+    pub(super) fn has_overdrawn(&self) -> bool {
+        let plan = Plan::default();
+        self.is_overdrawn(&plan)
+            || self.engines.iter().any(|engine| self.is_beside_its_group(engine.generation, &plan))
+    }
+
     /// Whether more engines, or larger ones, stay than may. A single one always may.
-    pub(super) fn is_overdrawn(&self, plan: &Plan) -> bool {
+    fn is_overdrawn(&self, plan: &Plan) -> bool {
         let staying = self.engines.iter().filter(|engine| engine.stays() && plan.spares(engine));
         let (count, memory) = staying.fold((0, Memory::ZERO), |(count, memory), engine| {
             (count + 1, memory.saturating_add(engine.charge))

@@ -1,11 +1,13 @@
 //! Launches and what becomes of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::command::{Command, Urgency};
 use super::engine::{Engine, Stage};
 use super::event::LoadFailure;
 use super::machine::Admission;
+use super::slots::Plan;
 use super::{Generation, Refusal};
 use crate::memory::Memory;
 use crate::model::ModelName;
@@ -120,10 +122,13 @@ impl Admission {
         }
     }
 
-    /// Plans with another estimate from now on. An engine that is there is charged with what it was launched for.
+    /// Plans with another estimate from now on. An engine that is there is charged with what it was launched for, and
+    /// what it was measured to take still counts; else that was another engine's, perhaps of another file.
     pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory) {
+        let is_there = self.engine_of(name).is_some_and(Engine::stays);
         if let Some(model) = self.models.get_mut(name) {
             model.profile.footprint = Some(footprint);
+            model.measured.footprint = model.measured.footprint.filter(|_| is_there);
         }
     }
 
@@ -149,6 +154,23 @@ impl Admission {
         model.refuse_all(&Refusal::LoadFailed { reason: Arc::clone(reason) }, retry_after, out);
     }
 
+    /// The files of these models have been looked at because the configuration has changed.
+    pub(super) fn refuse_unloadable(
+        &mut self,
+        models: BTreeMap<ModelName, Arc<str>>,
+        now: Moment,
+        out: &mut Vec<Command>,
+    ) {
+        for (name, reason) in models {
+            let Some(model) = self.models.get_mut(&name) else { continue };
+            model.preload = false;
+            // Without waiters nothing was tried, and so nothing has failed.
+            if !model.queue.is_empty() {
+                self.unloadable(&name, &reason, now, out);
+            }
+        }
+    }
+
     pub(super) fn ended(&mut self, generation: Generation, now: Moment, out: &mut Vec<Command>) {
         let Some(index) = self.engines.iter().position(|engine| engine.generation == generation) else {
             return;
@@ -166,8 +188,11 @@ impl Admission {
         let Some(engine) = self.take_out(generation, now) else { return };
         let Some(model) = self.models.get_mut(&engine.model) else { return };
         model.measured.stop.add(now.saturating_since(since));
-        // Whoever is to stay comes back at once.
-        model.preload |= engine.outgrown && engine.profile.pinned && !engine.retiring;
+        if engine.keeps_its_place() {
+            // Back at once, before anybody else is looked at.
+            model.preload = true;
+            self.launch_unasked(&Plan::default(), now, out);
+        }
     }
 
     /// Removes an engine whose memory is back.

@@ -60,8 +60,10 @@ impl Admission {
             Event::Estimated { model, footprint } => self.estimated(&model, footprint),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
             Event::Preload => self.preload(),
-            Event::Unload { model } => self.unload(&model),
-            Event::Configure { settings, profiles } => self.configure(settings, profiles, out),
+            Event::Configure { settings, profiles, unloadable } => {
+                self.configure(settings, profiles, out);
+                self.refuse_unloadable(unloadable, now, out);
+            }
             Event::Drain => self.drain(out),
             Event::Tick => {}
         }
@@ -98,10 +100,9 @@ impl Admission {
         let waiting = model.queue.len() + ahead;
         if waiting >= limit {
             // Not when the first place becomes free: a whole crowd is told the same, and that is one place for all.
-            return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, now)));
+            return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, Ticket::NEWCOMER, now)));
         }
-        // Whoever comes during the probe waits for its outcome.
-        let retry_at = model.breaker.retry_at(now).filter(|_| self.engine_of(name).is_none())?;
+        let retry_at = self.pause_ends(name, model, now)?;
         Some((model.breaker_open(), Some(retry_at.saturating_since(now))))
     }
 
@@ -222,6 +223,12 @@ impl Admission {
             }
         }
         out.push(Command::Stop { generation, urgency });
+    }
+
+    /// Until when the model is left alone, if it is. During the probe it is not: whoever comes then waits for its outcome.
+    pub(super) fn pause_ends(&self, name: &ModelName, model: &Model, now: Moment) -> Option<Moment> {
+        let is_there = self.engine_of(name).is_some_and(|engine| !engine.is_stopping());
+        model.breaker.retry_at(now).filter(|_| !is_there)
     }
 
     /// The engine of the model, whatever its state; there is at most one.

@@ -55,29 +55,35 @@ impl Admission {
     pub fn outlook(&self, ticket: Ticket, now: Moment) -> Option<Outlook> {
         let place = |(name, model): (&ModelName, &Model)| Some((name.clone(), model.queue.rank(ticket)?));
         let (name, rank) = self.models.iter().find_map(place)?;
-        Some(self.outlook_at(&name, rank, now))
+        Some(self.outlook_at(&name, rank, ticket, now))
     }
 
     /// How the wait of a request for `name` would stand that came at `now`, behind `ahead` others that are to come
     /// before it; `None` if nobody configured it.
     pub fn outlook_for(&self, name: &ModelName, ahead: usize, now: Moment) -> Option<Outlook> {
         let rank = self.models.get(name)?.queue.len() + ahead;
-        Some(self.outlook_at(name, rank, now))
+        Some(self.outlook_at(name, rank, Ticket::NEWCOMER, now))
     }
 
-    pub(super) fn outlook_at(&self, name: &ModelName, rank: usize, now: Moment) -> Outlook {
+    pub(super) fn outlook_at(&self, name: &ModelName, rank: usize, ticket: Ticket, now: Moment) -> Outlook {
         let (phase, percent) = match self.engine_of(name).filter(|engine| engine.stays()) {
             Some(engine) if engine.is_loading() => {
                 (WaitPhase::Loading, self.models.get(name).and_then(|model| engine.percent(model, now)))
             }
-            Some(engine) if !engine.stands_aside(now) => (WaitPhase::Place, None),
+            Some(engine) if engine.serves(ticket, now) => (WaitPhase::Place, None),
             _ => (WaitPhase::Turn, None),
         };
-        Outlook { position: rank + 1, estimate: self.estimate(name, rank, now), phase, percent }
+        Outlook { position: rank + 1, estimate: self.estimate(name, rank, ticket, now), phase, percent }
     }
 
-    /// How long whoever has `rank` others before it in the model's queue still waits.
-    pub(super) fn estimate(&self, name: &ModelName, rank: usize, now: Moment) -> Option<Duration> {
+    /// How long `ticket`, which has `rank` others before it in the model's queue, still waits.
+    pub(super) fn estimate(
+        &self,
+        name: &ModelName,
+        rank: usize,
+        ticket: Ticket,
+        now: Moment,
+    ) -> Option<Duration> {
         let model = self.models.get(name)?;
         let load = model.measured.load.value();
         let Some(engine) = self.engine_of(name).filter(|engine| engine.stays()) else {
@@ -85,15 +91,19 @@ impl Admission {
             let turn = self.until_turn(name, model, now).max(pause);
             return Some(turn.saturating_add(load?).saturating_add(model.rounds(rank)?));
         };
-        match engine.stage {
-            Stage::Resident { .. } if engine.stands_aside(now) => {
-                let rest = engine.until_released(model, now);
-                let others = self.turns_of(&self.applicants(), name);
-                Some(rest.saturating_add(others).saturating_add(load?).saturating_add(model.rounds(rank)?))
-            }
-            Stage::Resident { .. } => engine.until_place(model, rank, now),
-            _ => Some(engine.until_ready(model, now)?.saturating_add(model.rounds(rank)?)),
+        if engine.is_loading() {
+            return Some(engine.until_ready(model, now)?.saturating_add(model.rounds(rank)?));
         }
+        // The turns of the others, and the way back.
+        let swap = || Some(self.turns_of(&self.applicants(), name).saturating_add(load?));
+        if !engine.serves(ticket, now) {
+            let rest = engine.until_released(model, now);
+            return Some(rest.saturating_add(swap()?).saturating_add(model.rounds(rank)?));
+        }
+        let wait = engine.until_place(model, rank, now)?;
+        let ends = engine.turn_ends(ticket).map(|end| end.saturating_since(now));
+        // The same requests go first, on whatever engine.
+        if ends.is_some_and(|end| end <= wait) { Some(wait.saturating_add(swap()?)) } else { Some(wait) }
     }
 
     /// How long it takes until a model without an engine gets its slot.
@@ -105,7 +115,7 @@ impl Admission {
         let incumbent = if self.fits(&demand, &[], |_| true) {
             Duration::ZERO
         } else {
-            let movable = self.engines.iter().filter(|engine| !engine.stays_pinned());
+            let movable = self.engines.iter().filter(|engine| !engine.keeps_its_place());
             movable.map(|engine| self.until_gone(engine, now)).min().unwrap_or_default()
         };
         incumbent.saturating_add(self.turns_of(&applicants[..ahead], name))

@@ -8,6 +8,11 @@ use crate::moment::Moment;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
+impl Ticket {
+    /// Of whoever has no ticket yet: behind all others.
+    pub(super) const NEWCOMER: Self = Self(u64::MAX);
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub(super) ticket: Ticket,

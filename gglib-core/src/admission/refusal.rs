@@ -99,8 +99,10 @@ fn insufficient(needed: Option<Memory>, budget: Memory, reason: Option<&str>) ->
         let _ = write!(text, "; all engines together may take {} (memory.budget)", amount(budget));
     }
     if let Some(reason) = reason {
-        let _ =
-            write!(text, "; two loads ran out of memory, the second one after room had been made: {reason}");
+        let _ = write!(
+            text,
+            "; two loads ran out of memory, the second one with every unused engine stopped: {reason}"
+        );
     }
     text
 }
@@ -133,7 +135,7 @@ mod tests {
         assert_eq!(
             refusal(Some(gib(1, 2)), Memory::UNBOUNDED, Some("killed")),
             "the model takes 1024 MiB of memory and 2048 MiB of GPU memory; two loads ran out of memory, the \
-             second one after room had been made: killed"
+             second one with every unused engine stopped: killed"
         );
     }
 }

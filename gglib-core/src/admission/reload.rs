@@ -1,4 +1,4 @@
-//! Changes from outside: the configuration, preloading, and unloading by hand.
+//! Changes from outside: the configuration, and preloading.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,6 @@ impl Admission {
     pub(super) fn preload(&mut self) {
         for model in self.models.values_mut() {
             model.preload = model.profile.preload;
-        }
-    }
-
-    pub(super) fn unload(&mut self, name: &ModelName) {
-        if let Some(engine) = self.engines.iter_mut().find(|engine| engine.model == *name) {
-            engine.retiring = true;
         }
     }
 

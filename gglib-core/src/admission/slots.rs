@@ -71,13 +71,14 @@ impl Admission {
         !self.draining
             && (self.engines.iter().any(|engine| engine.pressure.is_some())
                 || self.models.iter().any(waits)
-                || self.is_overdrawn(&Plan::default()))
+                || self.has_overdrawn())
     }
 
-    /// The models that are waited for and have no engine that could serve them, in the order of their turns.
+    /// The models that are waited for and have no engine that could serve them, or will be launched anew at once, in the
+    /// order of their turns.
     pub(super) fn applicants(&self) -> Vec<ModelName> {
         let waiting = self.models.iter().filter_map(|(name, model)| Some((model.order()?, name)));
-        let is_served = |name: &ModelName| self.engine_of(name).is_some_and(Engine::stays);
+        let is_served = |name: &ModelName| self.engine_of(name).is_some_and(Engine::holds_room);
         let mut waiting: Vec<_> = waiting.filter(|(_, name)| !is_served(name)).collect();
         waiting.sort_unstable();
         waiting.into_iter().map(|(_, name)| name.clone()).collect()
@@ -85,6 +86,12 @@ impl Admission {
 
     fn find_room(&mut self, name: &ModelName, plan: &mut Plan, now: Moment, out: &mut Vec<Command>) {
         let Some(model) = self.models.get_mut(name) else { return };
+        if let Some(at) = model.breaker.retry_at(now) {
+            // Nobody makes room for who will not be launched.
+            let refusal = model.breaker_open();
+            model.refuse_all(&refusal, Some(at.saturating_since(now)), out);
+            return;
+        }
         let demand =
             Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
         let budget = self.settings.budget;
@@ -93,7 +100,7 @@ impl Admission {
             model.refuse_all(&refusal, None, out);
             return;
         }
-        if !self.fits(&demand, &[], Engine::stays_pinned) {
+        if !self.fits(&demand, &[], Engine::keeps_its_place) {
             if let Some(model) = self.models.get_mut(name) {
                 model.refuse_all(&Refusal::PinnedOut, None, out);
             }
@@ -190,7 +197,7 @@ impl Admission {
     }
 
     /// Launches the models that are to be loaded unasked, as far as there is room.
-    fn launch_unasked(&mut self, plan: &Plan, now: Moment, out: &mut Vec<Command>) {
+    pub(super) fn launch_unasked(&mut self, plan: &Plan, now: Moment, out: &mut Vec<Command>) {
         let mut wanted = Vec::new();
         for (name, model) in &mut self.models {
             if std::mem::take(&mut model.preload) {
@@ -201,7 +208,7 @@ impl Admission {
             let Some(model) = self.models.get(&name) else { continue };
             let memory = model.footprint().unwrap_or_default();
             let demand = Demand { memory, group: model.profile.group.clone() };
-            let beside = |engine: &Engine| engine.stays() && plan.spares(engine);
+            let beside = |engine: &Engine| engine.holds_room() && plan.spares(engine);
             if self.has_room(&name, &demand) && self.fits(&demand, &plan.claims, beside) {
                 self.launch(&name, now, out);
             }
@@ -209,6 +216,7 @@ impl Admission {
     }
 }
 
-fn shared(one: Option<&String>, other: Option<&String>) -> bool {
+/// Whether both are of one group.
+pub(super) fn shared(one: Option<&String>, other: Option<&String>) -> bool {
     one.is_some() && one == other
 }

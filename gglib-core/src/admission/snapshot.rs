@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::engine::{Engine, Stage};
 use super::machine::Admission;
 use super::model::Model;
-use super::{Generation, Outlook};
+use super::{Generation, Outlook, Ticket};
 use crate::memory::Memory;
 use crate::model::ModelName;
 use crate::moment::Moment;
@@ -186,11 +186,11 @@ impl Admission {
                 model: name.clone(),
                 waiting: queue.len(),
                 oldest_wait: now.saturating_since(oldest.since),
-                estimate: self.estimate(name, queue.len(), now),
+                estimate: self.estimate(name, queue.len(), Ticket::NEWCOMER, now),
                 first: (queue.iter().take(QueueSnapshot::SHOWN).enumerate())
                     .map(|(rank, waiter)| WaiterSnapshot {
                         waited: now.saturating_since(waiter.since),
-                        outlook: self.outlook_at(name, rank, now),
+                        outlook: self.outlook_at(name, rank, waiter.ticket, now),
                     })
                     .collect(),
             })
@@ -202,8 +202,7 @@ impl Admission {
             self.models.iter().filter_map(|(name, model)| Some((name, model, model.reason.clone()?)));
         failed
             .map(|(name, model, reason)| {
-                let loading = self.engine_of(name).is_some();
-                let retry_at = model.breaker.retry_at(now).filter(|_| !loading);
+                let retry_at = self.pause_ends(name, model, now);
                 let state = if retry_at.is_some() { BreakerState::Open } else { BreakerState::HalfOpen };
                 BreakerSnapshot {
                     model: name.clone(),

@@ -45,6 +45,6 @@ impl Engine {
 
     /// Whether it stands aside: it finishes what it has, and who comes now waits for another turn.
     pub(super) fn stands_aside(&self, now: Moment) -> bool {
-        matches!(self.stage, Stage::Resident { .. }) && !self.serves(Ticket(u64::MAX), now)
+        matches!(self.stage, Stage::Resident { .. }) && !self.serves(Ticket::NEWCOMER, now)
     }
 }

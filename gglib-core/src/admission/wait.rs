@@ -4,7 +4,7 @@ use super::command::Command;
 use super::engine::{Engine, Stage};
 use super::machine::Admission;
 use super::model::Model;
-use super::queue::Waiter;
+use super::queue::{Ticket, Waiter};
 use super::{Refusal, Settings};
 use crate::model::ModelName;
 use crate::moment::Moment;
@@ -28,7 +28,7 @@ impl Admission {
             |machine: &Self| machine.models.iter().find_map(|(name, model)| is_over(machine, name, model));
         while let Some(name) = over(self) {
             let newcomer = self.models[&name].queue.len();
-            let retry_after = self.estimate(&name, newcomer, now);
+            let retry_after = self.estimate(&name, newcomer, Ticket::NEWCOMER, now);
             let clock = self.stall_clock(&name, &self.models[&name]);
             while let Some(oldest) = self.models[&name].queue.oldest() {
                 let (end, refusal) = self.deadline(clock, oldest);

@@ -89,3 +89,25 @@ fn a_death_after_an_answer_and_an_end_that_was_asked_for_are_no_part_of_a_row() 
     assert_eq!((desk.totals().evictions, desk.totals().crashes), (5, 5));
     assert_eq!(desk.snapshot().breakers, []);
 }
+
+#[test]
+fn who_waits_when_the_breaker_opens_is_told_at_once_and_no_rival_is_stopped_for_it() {
+    let mut desk = Desk::new();
+    for life in 1..=2 {
+        short_life(&mut desk, life, life, true);
+    }
+    begin(&mut desk, 3, 3);
+    assert_eq!((desk.arrive("a"), desk.arrive("b")), (String::new(), String::new()));
+    assert_eq!(desk.condemn(3), "kill g3, refuse t4: breaker open (again in 10s)");
+    assert_eq!(
+        desk.arrive("a"),
+        "refuse t6: breaker open (again in 10s)",
+        "also before the dead one is gone"
+    );
+    let breaker = desk.snapshot().breakers[0].clone();
+    assert_eq!((breaker.state, breaker.retry_in), (BreakerState::Open, Some(crate::desk::seconds(10))));
+    desk.release(3, 3);
+    assert_eq!(desk.ended(3), "launch b as g4");
+    assert_eq!(desk.loaded(4), "grant t5 on g4");
+    assert_eq!(desk.release(4, 5), "", "b stays");
+}

@@ -108,6 +108,43 @@ fn who_needs_a_turn_waits_for_the_resident_and_for_its_own_load() {
     assert_eq!(desk.outlook_for("a"), Some(outlook(2, Some(37), WaitPhase::Turn)));
 }
 
+/// Who waited before the rival came is served within the turn; who comes now is not.
+#[test]
+fn each_waiter_is_told_of_its_own_part_in_a_turn() {
+    let mut desk = Desk::new();
+    for (generation, model, load) in [(1, "b", 10), (2, "a", 30)] {
+        desk.arrive(model);
+        desk.ended(generation - 1);
+        desk.later(load);
+        desk.loaded(generation);
+        desk.later(4);
+        desk.release(generation, generation);
+    }
+    desk.later(3600);
+    desk.arrive("a");
+    desk.arrive("a");
+    desk.arrive("b");
+    desk.later(1);
+    assert_eq!(desk.outlook(4), Some(outlook(1, Some(3), WaitPhase::Place)), "3 s of t3 are left");
+    // t3's rest of 3 s, b's load of 10 s and its answer of 4 s, a's load of 30 s, and t4's 4 s.
+    assert_eq!(desk.outlook_for("a"), Some(outlook(2, Some(51), WaitPhase::Turn)));
+}
+
+/// A full queue that a swap will interrupt is not told a time as if there were none.
+#[test]
+fn a_place_behind_the_end_of_the_turn_costs_a_swap_more() {
+    let mut desk = measured(1);
+    desk.loaded(2);
+    desk.arrive("b");
+    for _ in 0..4 {
+        desk.arrive("a");
+    }
+    // An answer takes 8 s, and a's turn 20 s. What comes on top for the others is b's turn of 90 s (four loads of a) and
+    // a's load of 22.5 s.
+    let waits = [4, 5, 6, 7].map(|ticket| desk.outlook(ticket).unwrap().estimate.unwrap().as_millis());
+    assert_eq!(waits, [8_000, 16_000, 24_000 + 112_500, 32_000 + 112_500]);
+}
+
 /// Queue depth × measured service + measured load. Who is told of the first free place comes back to a full queue.
 #[test]
 fn a_full_queue_tells_when_all_who_wait_will_have_been_served() {

@@ -33,7 +33,6 @@ pub(crate) enum Step {
     /// The model's file cannot be loaded.
     Spoil(usize),
     Preload,
-    Unload(usize),
     Configure(usize, Change),
     Drain,
 }
@@ -50,6 +49,10 @@ pub(crate) enum Memory {
 pub(crate) enum Change {
     /// The model is started in another way.
     Revision,
+    /// The same, and its file cannot be loaded.
+    Spoilt,
+    /// The model is of the group, or is so no longer.
+    Group,
     /// The model is no longer configured, or is so again.
     Presence,
     /// The model stays once it is there, or does so no longer.
@@ -78,7 +81,8 @@ fn step(number: u32) -> Step {
         62..64 => Step::Estimate(which, which as u64 / 8 % 7),
         64..66 => Step::Spoil(which),
         66 => Step::Preload,
-        67 => Step::Unload(which),
+        67 if which.is_multiple_of(2) => Step::Configure(which / 2, Change::Spoilt),
+        67 => Step::Configure(which / 2, Change::Group),
         68 => Step::Configure(which, Change::Revision),
         69 => Step::Configure(which, Change::Presence),
         70 => Step::Configure(which, Change::Pin),

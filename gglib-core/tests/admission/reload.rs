@@ -10,7 +10,18 @@ use crate::desk::{Desk, gib, seconds, settings, sized};
 fn configure(settings: Settings, profiles: &[(&str, Profile)]) -> Event {
     let profiles: BTreeMap<_, _> =
         profiles.iter().map(|(name, profile)| (ModelName::new(*name), profile.clone())).collect();
-    Event::Configure { settings, profiles }
+    Event::Configure { settings, profiles, unloadable: BTreeMap::new() }
+}
+
+/// The same with a file of this model that cannot be loaded.
+fn configure_spoilt(settings: Settings, profiles: &[(&str, Profile)], model: &str) -> Event {
+    match configure(settings, profiles) {
+        Event::Configure { settings, profiles, .. } => {
+            let unloadable = [(ModelName::new(model), "spoilt".into())].into();
+            Event::Configure { settings, profiles, unloadable }
+        }
+        other => other,
+    }
 }
 
 fn revision(revision: u64) -> Profile {
@@ -118,24 +129,59 @@ fn a_model_that_is_added_may_be_preloaded() {
 }
 
 #[test]
-fn unloading_by_hand_stops_an_engine_when_its_leases_are_back() {
-    let mut desk = Desk::new();
+fn a_model_that_is_added_is_preloaded_only_into_room_that_is_there() {
+    let bounds = Settings { max_resident: 2, budget: gib(6), ..settings() };
+    let mut desk = Desk::with(bounds, &[("a", sized(4))]);
     desk.arrive("a");
     desk.loaded(1);
-    assert_eq!(desk.tell(Event::Unload { model: ModelName::new("a") }), "");
-    assert_eq!(desk.arrive("a"), "");
-    assert_eq!(desk.release(1, 1), "stop g1");
-    assert_eq!(desk.ended(1), "launch a as g2");
+    let preload = |ram| Profile { preload: true, ..sized(ram) };
+    let a = ("a", sized(4));
+    assert_eq!(desk.tell(configure(bounds, &[a.clone(), ("d", preload(3))])), "");
+    assert_eq!(desk.tell(configure(bounds, &[a, ("e", preload(2))])), "launch e as g2");
 }
 
 #[test]
-fn who_waits_for_an_engine_that_is_unloaded_by_hand_keeps_its_place() {
+fn nobody_is_stopped_for_a_changed_model_whose_file_cannot_be_loaded() {
     let mut desk = Desk::new();
     desk.arrive("a");
     desk.loaded(1);
-    desk.tell(Event::Unload { model: ModelName::new("a") });
-    desk.arrive("a");
     desk.arrive("b");
-    assert_eq!(desk.release(1, 1), "stop g1");
-    assert_eq!(desk.ended(1), "launch a as g2", "it is no turn that has ended");
+    let others = ["a", "c"].map(|name| (name, revision(0)));
+    let all = [others[0].clone(), others[1].clone(), ("b", revision(1))];
+    assert_eq!(
+        desk.tell(configure_spoilt(settings(), &all, "b")),
+        "refuse t2: load failed (again in 10s)",
+        "who waits wants the new file"
+    );
+    assert_eq!(desk.release(1, 1), "", "a stays");
+    assert_eq!(desk.arrive("b"), "refuse t3: breaker open (again in 10s)");
+    // Nobody had waited: nothing was tried.
+    desk.tell(configure_spoilt(
+        settings(),
+        &[others[0].clone(), ("b", revision(2)), ("c", revision(1))],
+        "c",
+    ));
+    assert_eq!(desk.snapshot().breakers, []);
+    let preload = Profile { preload: true, ..revision(3) };
+    let settings = Settings { max_resident: 2, ..settings() };
+    assert_eq!(desk.tell(configure_spoilt(settings, &[others[0].clone(), ("d", preload)], "d")), "");
+}
+
+#[test]
+fn who_has_come_into_one_group_is_not_there_together_for_longer_than_it_takes() {
+    let settings = Settings { max_resident: 3, ..settings() };
+    let grouped = || Profile { group: Some("large".to_owned()), ..Profile::default() };
+    let mut desk = Desk::with(settings, &[]);
+    for (generation, model) in [(1, "a"), (2, "b"), (3, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(3, 3);
+    desk.later(60);
+    let all = [("a", grouped()), ("b", grouped()), ("c", revision(0))];
+    assert_eq!(desk.tell(configure(settings, &all)), "", "both are in use");
+    assert_eq!(desk.state("a"), Some(EngineState::Draining));
+    assert_eq!(desk.release(2, 2), "stop g2", "b is done first");
+    assert_eq!(desk.state("a"), Some(EngineState::Resident));
+    assert_eq!(desk.state("c"), Some(EngineState::Resident), "c has no part in it");
 }

@@ -77,9 +77,27 @@ fn what_was_measured_replaces_the_estimate() {
     assert_eq!((engine.estimated, engine.measured), (Some(gib(5)), Some(gib(3))));
     // And it is remembered: 3 GiB beside the 4 of b, and 1 of nobody.
     desk.release(1, 1);
-    desk.tell(Event::Unload { model: ModelName::new("a") });
     desk.ended(1);
     assert_eq!(desk.arrive("a"), "launch a as g3");
+}
+
+#[test]
+fn what_was_measured_of_one_file_is_not_charged_for_another() {
+    let estimated = |desk: &mut Desk, ram| {
+        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(ram) })
+    };
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(5))]);
+    desk.arrive("a");
+    desk.measured(1, gib(9));
+    // As long as its engine is there, the measurement is the truth.
+    estimated(&mut desk, 4);
+    desk.release(1, 1);
+    desk.ended(1);
+    assert_eq!(desk.arrive("a"), "refuse t2: insufficient memory");
+    // Somebody has put a smaller file in its place.
+    estimated(&mut desk, 4);
+    assert_eq!(desk.arrive("a"), "launch a as g2");
+    assert_eq!(desk.snapshot().engines[0].estimated, Some(gib(4)));
 }
 
 #[test]
@@ -282,4 +300,21 @@ fn an_engine_that_has_outgrown_its_room_ends_when_nobody_uses_it_and_a_pinned_on
     assert_eq!(desk.ended(2), "launch p as g3", "it was to stay");
     assert_eq!(desk.totals().recycles, 2);
     assert_eq!(desk.snapshot().breakers, []);
+}
+
+#[test]
+fn nobody_is_given_the_room_of_a_pinned_engine_that_is_launched_anew() {
+    let pinned = Profile { pinned: true, ..sized(3) };
+    let mut desk = Desk::with(several(2, 8), &[("p", pinned), ("b", sized(6)), ("c", sized(5))]);
+    desk.arrive("p");
+    desk.loaded(1);
+    desk.release(1, 1);
+    assert_eq!(desk.arrive("c"), "launch c as g2");
+    desk.loaded(2);
+    assert_eq!(desk.tell(Event::Outgrown { generation: Generation(1) }), "stop g1");
+    assert_eq!(desk.arrive("b"), "refuse t3: pinned out", "as a moment before");
+    assert_eq!(desk.arrive("p"), "", "it will be back");
+    assert_eq!(desk.arrive("a"), "", "a might take the slot, but waits for c");
+    assert_eq!(desk.ended(1), "launch p as g3");
+    assert_eq!(desk.loaded(3), "grant t4 on g3");
 }

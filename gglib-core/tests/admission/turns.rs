@@ -92,14 +92,6 @@ fn a_model_that_has_been_there_for_long_stands_aside_at_once_but_serves_who_came
 
 #[test]
 fn when_the_rival_leaves_the_turn_goes_on() {
-    let mut desk = Desk::new();
-    desk.arrive("a");
-    desk.loaded(1);
-    desk.later(60);
-    desk.arrive("b");
-    desk.arrive("a");
-    desk.release(1, 1);
-    // It has been stopped for b.
     let mut desk = Desk::with(settings(), &[("a", parallel(2))]);
     desk.arrive("a");
     desk.loaded(1);

@@ -80,6 +80,11 @@ impl Gate {
         self.looking.clone()
     }
 
+    /// The look that is on its way counts for nothing.
+    pub(super) fn look_again(&mut self) {
+        self.looking = None;
+    }
+
     /// Takes out everybody who stands here for the model, whose file has been looked at.
     pub(super) fn open(&mut self, model: &ModelName) -> Vec<Ticket> {
         self.looking = None;

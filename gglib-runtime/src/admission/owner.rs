@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use gglib_core::admission::{
     Admission, Command, Event, Generation, LeaseId, LoadFailure, Outlook, Profile, Refusal, Settings,
     Snapshot, Ticket, Urgency,
@@ -36,9 +37,11 @@ pub(super) enum Message {
     Release(LeaseId),
     Answered(Generation),
     Condemn(Generation),
-    /// The model's file was looked at, because requests stand at the gate or because we have just begun.
+    /// The model's file, as `spec` names it, was looked at, because requests stand at the gate or because we have just
+    /// begun.
     Surveyed {
         model: ModelName,
+        spec: ModelSpec,
         survey: Survey,
         occasion: Occasion,
     },
@@ -46,9 +49,18 @@ pub(super) enum Message {
     Observe(Arc<dyn RetryObserver>),
     Engine(EngineEvent),
     Snapshot(oneshot::Sender<Snapshot>),
+    /// The configuration has changed; `done` is dropped when the change is taken over.
     Configure {
         catalog: Catalog,
         settings: Settings,
+        done: oneshot::Sender<()>,
+    },
+    /// The files of the models that are new or other than before have been looked at: now the change counts.
+    TakeOver {
+        catalog: Catalog,
+        settings: Settings,
+        surveys: Vec<(ModelName, Survey)>,
+        done: oneshot::Sender<()>,
     },
     Drain,
     Abandon,
@@ -157,20 +169,18 @@ impl Owner {
             Message::Answered(generation) => self.tell(Event::Answered { generation }),
             Message::Condemn(generation) => self.tell(Event::Condemn { generation }),
             Message::Engine(event) => self.take_engine_event(event),
-            Message::Surveyed { model, survey, occasion } => self.take_survey(&model, survey, occasion),
+            Message::Surveyed { model, spec, survey, occasion } => {
+                self.take_survey(&model, &spec, survey, occasion);
+            }
             Message::Preload => self.tell(Event::Preload),
             Message::Observe(observer) => self.breakers.observer = Some(observer),
             Message::Snapshot(reply) => {
                 let _ = reply.send(self.snapshot());
             }
-            Message::Configure { catalog, settings } => {
-                let profiles = profiles(&catalog);
-                self.catalog = catalog;
-                self.tell(Event::Configure { settings, profiles });
-                for ticket in self.gate.retain(|model| self.catalog.resolve(model.as_str()).is_ok()) {
-                    let refusal = Refusal::NotConfigured;
-                    self.carry_out(Command::Refuse { ticket, refusal, retry_after: None });
-                }
+            Message::Configure { catalog, settings, done } => self.survey_changed(catalog, settings, done),
+            Message::TakeOver { catalog, settings, surveys, done } => {
+                self.take_over(catalog, settings, surveys);
+                drop(done);
             }
             Message::Drain => {
                 self.draining = true;
@@ -239,7 +249,7 @@ impl Owner {
         tokio::spawn(async move {
             for (model, spec) in models {
                 let survey = launcher.survey(&model, &spec).await;
-                let _ = inbox.send(Message::Surveyed { model, survey, occasion: Occasion::Start });
+                let _ = inbox.send(Message::Surveyed { model, spec, survey, occasion: Occasion::Start });
             }
             let _ = inbox.send(Message::Preload);
         });
@@ -252,11 +262,57 @@ impl Owner {
         let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
         tokio::spawn(async move {
             let survey = launcher.survey(&model, &spec).await;
-            let _ = inbox.send(Message::Surveyed { model, survey, occasion: Occasion::Launch });
+            let _ = inbox.send(Message::Surveyed { model, spec, survey, occasion: Occasion::Launch });
         });
     }
 
-    fn take_survey(&mut self, model: &ModelName, survey: Survey, occasion: Occasion) {
+    /// Looks at the files of the models that `catalog` brings or changes, so that nothing is launched, and nobody
+    /// stopped, for a model of which nothing is known.
+    fn survey_changed(&self, catalog: Catalog, settings: Settings, done: oneshot::Sender<()>) {
+        let is_changed = |(name, spec): &(&ModelName, &ModelSpec)| self.configured(name) != Some(*spec);
+        let changed: Vec<_> =
+            catalog.iter().filter(is_changed).map(|(name, spec)| (name.clone(), spec.clone())).collect();
+        let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
+        tokio::spawn(async move {
+            let surveys = changed.into_iter().map(async |(name, spec)| {
+                let survey = launcher.survey(&name, &spec).await;
+                (name, survey)
+            });
+            let surveys = join_all(surveys).await;
+            let _ = inbox.send(Message::TakeOver { catalog, settings, surveys, done });
+        });
+    }
+
+    fn take_over(&mut self, catalog: Catalog, settings: Settings, surveys: Vec<(ModelName, Survey)>) {
+        let (mut profiles, mut unloadable) = (profiles(&catalog), BTreeMap::new());
+        for (name, survey) in surveys {
+            match survey {
+                Survey::Takes(footprint) => {
+                    profiles.entry(name).and_modify(|profile| profile.footprint = Some(footprint));
+                }
+                Survey::Unloadable(error) => drop(unloadable.insert(name, error.to_string().into())),
+                Survey::Unknown => {}
+            }
+        }
+        self.catalog = catalog;
+        self.tell(Event::Configure { settings, profiles, unloadable });
+        let catalog = &self.catalog;
+        let is_configured = |model: &ModelName| catalog.iter().any(|(name, _)| name == model);
+        for ticket in self.gate.retain(is_configured) {
+            let refusal = Refusal::NotConfigured;
+            self.carry_out(Command::Refuse { ticket, refusal, retry_after: None });
+        }
+    }
+
+    fn take_survey(&mut self, model: &ModelName, spec: &ModelSpec, survey: Survey, occasion: Occasion) {
+        if self.configured(model) != Some(spec) {
+            // The configuration has changed over the look. Whoever still stands at the gate wants another file.
+            if occasion == Occasion::Launch {
+                self.gate.look_again();
+                self.survey_next();
+            }
+            return;
+        }
         let unloadable = match survey {
             Survey::Takes(footprint) => {
                 self.tell(Event::Estimated { model: model.clone(), footprint });
@@ -293,12 +349,18 @@ impl Owner {
     fn tell(&mut self, event: Event) {
         let now = self.now();
         let mut commands = Vec::new();
-        let ends_load = matches!(
+        let may_change_a_breaker = matches!(
             event,
-            Event::Loaded { .. } | Event::LoadFailed { .. } | Event::Ended { .. } | Event::Unloadable { .. }
+            Event::Loaded { .. }
+                | Event::LoadFailed { .. }
+                | Event::Condemn { .. }
+                | Event::Answered { .. }
+                | Event::Ended { .. }
+                | Event::Unloadable { .. }
+                | Event::Configure { .. }
         );
         self.machine.handle(event, now, &mut commands);
-        if ends_load || commands.iter().any(|command| matches!(command, Command::Launch { .. })) {
+        if may_change_a_breaker || commands.iter().any(|command| matches!(command, Command::Launch { .. })) {
             self.breakers.look(&self.machine.snapshot(now).breakers, now);
         }
         for command in commands {
@@ -332,8 +394,12 @@ impl Owner {
     }
 
     fn spec(&self, model: &ModelName) -> ModelSpec {
-        let spec = self.catalog.resolve(model.as_str()).ok().map(|(_, spec)| spec.clone());
-        spec.expect("only models of the catalog are admitted")
+        self.configured(model).cloned().expect("only models of the catalog are admitted")
+    }
+
+    /// What the model is started with now, if it is configured by this very name.
+    fn configured(&self, model: &ModelName) -> Option<&ModelSpec> {
+        self.catalog.resolve(model.as_str()).ok().filter(|(name, _)| *name == model).map(|(_, spec)| spec)
     }
 
     fn stop(&self, generation: Generation, urgency: Urgency) {

@@ -41,10 +41,14 @@ impl Pool {
         let _ = self.owner.send(Message::Observe(observer));
     }
 
-    /// Takes over a configuration by what is different. A model that is started the same way as before keeps its
-    /// engine; that of any other ends when its leases are back. Who waits for a model that is gone is refused.
-    pub fn configure(&self, catalog: Catalog, settings: Settings) {
-        let _ = self.owner.send(Message::Configure { catalog, settings });
+    /// Takes over a configuration by what is different, and resolves when that is done: the files of models that are new
+    /// or other than before are looked at first, for 2 s at most. A model that is started the same way as before keeps
+    /// its engine; that of any other ends when its leases are back. Who waits for a model that is gone is refused.
+    pub async fn configure(&self, catalog: Catalog, settings: Settings) {
+        let (done, taken_over) = oneshot::channel();
+        let _ = self.owner.send(Message::Configure { catalog, settings, done });
+        // An error says that it is done, or that the owner has shut down.
+        let _: Result<(), _> = taken_over.await;
     }
 
     /// Admits nobody any more and resolves when every lease is back and every engine has been stopped;

@@ -7,9 +7,11 @@ use gglib_core::memory::Memory;
 use gglib_core::model::ModelName;
 use gglib_core::moment::Moment;
 
-use super::{Change, Step, machine};
+use super::{Step, machine};
 use crate::desk::{gib, seconds};
 
+mod changes;
+mod loads;
 mod rules;
 
 pub(super) struct World {
@@ -33,8 +35,11 @@ pub(super) struct World {
     short_lives: BTreeMap<ModelName, u32>,
     /// Models whose last load has died of memory, for the first time.
     short: BTreeSet<ModelName>,
-    /// Engines that may be stopped whatever they are: condemned, unloaded, outdated, or at the end.
-    may_go: BTreeSet<Generation>,
+    /// The model whose second load has died of memory in this event.
+    failed_twice: Option<ModelName>,
+    /// Engines that no configuration knows any more.
+    outdated: BTreeSet<Generation>,
+    condemned: BTreeSet<Generation>,
     outgrown: BTreeSet<Generation>,
     /// Models that this event wants loaded although nobody waits.
     unasked: BTreeSet<ModelName>,
@@ -79,7 +84,9 @@ impl World {
             pauses: BTreeMap::new(),
             short_lives: BTreeMap::new(),
             short: BTreeSet::new(),
-            may_go: BTreeSet::new(),
+            outdated: BTreeSet::new(),
+            condemned: BTreeSet::new(),
+            failed_twice: None,
             outgrown: BTreeSet::new(),
             unasked: BTreeSet::new(),
             draining: false,
@@ -119,7 +126,7 @@ impl World {
             Step::Condemn(which) => {
                 if let Some(generation) = self.one(Process::Ready, which) {
                     self.dies(generation);
-                    self.may_go.insert(generation);
+                    self.condemned.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
                 }
@@ -140,8 +147,10 @@ impl World {
             }
             Step::Estimate(which, size) => {
                 let model = self.names[which % self.names.len()].clone();
-                if let Some((estimate, _)) = self.known.get_mut(&model) {
+                let is_there = self.is_staying(&model);
+                if let Some((estimate, measured)) = self.known.get_mut(&model) {
                     *estimate = Some(gib(size));
+                    *measured = measured.filter(|_| is_there);
                 }
                 self.tell(Event::Estimated { model, footprint: gib(size) });
             }
@@ -151,12 +160,6 @@ impl World {
                 self.unasked = wanted.map(|(name, _)| name.clone()).collect();
                 self.tell(Event::Preload);
             }
-            Step::Unload(which) => {
-                let model = self.names[which % self.names.len()].clone();
-                let of_it = self.engines.iter().filter(|(_, engine)| engine.model == model);
-                self.may_go.extend(of_it.map(|(generation, _)| *generation));
-                self.tell(Event::Unload { model });
-            }
             Step::Configure(which, change) => self.configure(which, change),
             Step::Drain => {
                 self.draining = true;
@@ -164,177 +167,6 @@ impl World {
                 assert!(self.waiting.is_empty(), "draining leaves nobody waiting");
             }
         }
-    }
-
-    fn load(&mut self, which: usize, footprint: Option<Memory>) {
-        let Some(generation) = self.one(Process::Loading, which) else { return };
-        let outdated = self.may_go.contains(&generation);
-        let engine = self.engines.get_mut(&generation).expect("it has been found");
-        engine.process = Process::Ready;
-        engine.measured = footprint;
-        engine.charge = footprint.unwrap_or(engine.charge);
-        if !outdated {
-            if self.short_lives.get(&engine.model).is_none_or(|count| *count < 3) {
-                self.pauses.remove(&engine.model);
-            }
-            if let Some((_, measured)) = self.known.get_mut(&engine.model) {
-                *measured = footprint.or(*measured);
-            }
-        }
-        self.tell(Event::Loaded { generation, footprint });
-    }
-
-    fn fail_load(&mut self, which: usize, out_of_memory: bool) {
-        let Some(generation) = self.one(Process::Loading, which) else { return };
-        let engine = self.engines.remove(&generation).expect("it has been found");
-        self.is_gone(generation);
-        let tried_again = out_of_memory && !engine.second_try && self.is_awaited(&engine.model);
-        if self.may_go.contains(&generation) {
-        } else if tried_again {
-            self.short.insert(engine.model);
-        } else {
-            self.pause(engine.model);
-        }
-        let failure = LoadFailure { reason: "broken".into(), out_of_memory };
-        self.tell(Event::LoadFailed { generation, failure });
-    }
-
-    /// The model is not launched for a while, and for twice as long the next time.
-    fn pause(&mut self, model: ModelName) {
-        let (_, pause) = self.pauses.get(&model).copied().unwrap_or((self.now, 10));
-        let until = self.now.saturating_add(seconds(pause));
-        self.pauses.insert(model, (until, (2 * pause).min(300)));
-    }
-
-    /// The model's file cannot be loaded: that ends every wait for it, unless there is no need of the file, or no try.
-    fn spoil(&mut self, which: usize) {
-        let model = self.names[which % self.names.len()].clone();
-        let stays = |(generation, engine): (&Generation, &Engine)| {
-            engine.model == model && engine.process != Process::Stopping && !self.may_go.contains(generation)
-        };
-        let is_needless = !self.draining && self.engines.iter().any(stays);
-        let is_tried = self.pauses.get(&model).is_none_or(|(until, _)| *until <= self.now);
-        let fails = self.profiles.contains_key(&model) && !is_needless && is_tried;
-        let failed = self.machine.snapshot(self.now).totals.failed_loads;
-        if fails {
-            self.pause(model.clone());
-        }
-        self.tell(Event::Unloadable { model: model.clone(), reason: "spoilt".into() });
-        assert!(!fails || !self.is_awaited(&model), "somebody still waits for what cannot be loaded");
-        assert_eq!(self.machine.snapshot(self.now).totals.failed_loads, failed + u64::from(fails));
-    }
-
-    /// An engine dies that was ready.
-    fn dies(&mut self, generation: Generation) {
-        let Engine { model, has_answered, .. } = &self.engines[&generation];
-        if self.is_outdated(generation) || *has_answered {
-            return;
-        }
-        let model = model.clone();
-        let count = self.short_lives.entry(model.clone()).or_default();
-        *count += 1;
-        if *count >= 3 {
-            self.pause(model);
-        }
-    }
-
-    /// It is not of what the model is configured with now, or at the end.
-    fn is_outdated(&self, generation: Generation) -> bool {
-        self.draining || self.may_go.contains(&generation)
-    }
-
-    /// An engine gives a whole answer, which ends a row of engines that have not.
-    fn answer(&mut self, which: usize) {
-        let Some(generation) = self.one(Process::Ready, which) else { return };
-        let engine = self.engines.get_mut(&generation).expect("it has been found");
-        engine.has_answered = true;
-        let model = engine.model.clone();
-        if !self.is_outdated(generation) && self.short_lives.remove(&model).is_some_and(|count| count >= 3) {
-            self.pauses.remove(&model);
-        }
-        self.tell(Event::Answered { generation });
-    }
-
-    fn end(&mut self, process: Process, which: usize) {
-        let Some(generation) = self.one(process, which) else { return };
-        if process == Process::Ready {
-            self.dies(generation);
-        }
-        let engine = self.engines.remove(&generation).expect("it has been found");
-        self.is_gone(generation);
-        if self.outgrown.contains(&generation) && engine.profile.pinned {
-            self.unasked.insert(engine.model);
-        }
-        self.tell(Event::Ended { generation });
-    }
-
-    /// A lease of an engine that is gone is given back some time, and changes nothing then.
-    fn is_gone(&mut self, generation: Generation) {
-        self.leases.retain(|lease| lease.generation != generation);
-        self.ended.push(generation);
-    }
-
-    /// One thing is different from now on.
-    fn configure(&mut self, which: usize, change: Change) {
-        let changed = self.names[which % self.names.len()].clone();
-        let (mut settings, mut profiles) = (self.settings, self.profiles.clone());
-        match change {
-            Change::Revision => {
-                if let Some(profile) = profiles.get_mut(&changed) {
-                    profile.revision += 1;
-                }
-            }
-            Change::Presence => {
-                if profiles.remove(&changed).is_none() {
-                    profiles.insert(changed.clone(), self.all.1[&changed].clone());
-                }
-            }
-            Change::Pin => {
-                if let Some(profile) = profiles.get_mut(&changed) {
-                    profile.pinned = !profile.pinned;
-                }
-            }
-            Change::Bounds(less) => {
-                let Settings { budget, max_resident, .. } = self.all.0;
-                settings.budget = budget.saturating_sub(gib(less));
-                settings.max_resident = max_resident.saturating_sub(usize::from(less == 3)).max(1);
-            }
-        }
-        // What an engine takes is never in a configuration.
-        for profile in profiles.values_mut() {
-            profile.footprint = None;
-        }
-        self.take_over(settings, profiles);
-    }
-
-    fn take_over(&mut self, settings: Settings, profiles: BTreeMap<ModelName, Profile>) {
-        for name in &self.names {
-            let (before, after) = (self.profiles.get(name), profiles.get(name));
-            if before.map(|profile| profile.revision) == after.map(|profile| profile.revision) {
-                continue;
-            }
-            self.pauses.remove(name);
-            self.short_lives.remove(name);
-            self.short.remove(name);
-            self.known.remove(name);
-            self.known.extend(after.map(|_| (name.clone(), (None, None))));
-            if before.is_none() && after.is_some_and(|profile| profile.preload) {
-                self.unasked.insert(name.clone());
-            }
-            let of_it = self.engines.iter().filter(|(_, engine)| engine.model == *name);
-            self.may_go.extend(of_it.map(|(generation, _)| *generation));
-        }
-        for engine in self.engines.values_mut() {
-            let same = |profile: &&Profile| profile.revision == engine.profile.revision;
-            if let Some(profile) = profiles.get(&engine.model).filter(same) {
-                engine.profile = Profile { parallel: engine.profile.parallel, ..profile.clone() };
-                let known = size(&self.known, &engine.model);
-                engine.charge = engine.measured.or(known).unwrap_or(engine.charge);
-            }
-        }
-        self.settings = settings;
-        self.profiles.clone_from(&profiles);
-        self.tell(Event::Configure { settings, profiles });
     }
 
     /// Events of generations that are over change nothing.
@@ -364,6 +196,7 @@ impl World {
             self.check(command);
         }
         self.unasked.clear();
+        self.failed_twice = None;
         let mut more = Vec::new();
         self.machine.handle(Event::Tick, self.now, &mut more);
         assert_eq!(more, [], "the machine was not at rest");
@@ -376,6 +209,7 @@ impl World {
             ends.is_none_or(|end| due.is_some_and(|due| due <= end)),
             "nobody looks after the oldest waiter"
         );
+        self.check_groups();
         for (ticket, (model, _)) in &self.waiting {
             assert!(self.profiles.contains_key(model), "{ticket:?} waits for what is not configured");
             assert!(self.machine.outlook(*ticket, self.now).is_some(), "{ticket:?} was lost");

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use gglib_core::admission::{Command, Generation, Refusal, Urgency};
+use gglib_core::admission::{Command, Generation, Profile, Refusal, Urgency};
+use gglib_core::memory::Memory;
 use gglib_core::model::ModelName;
+use gglib_core::moment::Moment;
 
 use super::{Engine, Process, World, size};
 
@@ -27,14 +29,21 @@ impl World {
                 assert!(used <= engine.profile.parallel as usize, "over the engine's parallelism");
             }
             Command::Refuse { ticket, refusal, retry_after } => {
-                let (model, _) = self.waiting.remove(&ticket).expect("refused twice, or after its grant");
-                self.check_refusal(&model, &refusal, retry_after);
+                let (model, since) = self.waiting.remove(&ticket).expect("refused twice, or after its grant");
+                self.check_refusal(&model, since, &refusal, retry_after);
             }
         }
     }
 
     /// Nobody is refused without its reason.
-    fn check_refusal(&self, model: &ModelName, refusal: &Refusal, retry_after: Option<Duration>) {
+    fn check_refusal(
+        &self,
+        model: &ModelName,
+        since: Moment,
+        refusal: &Refusal,
+        retry_after: Option<Duration>,
+    ) {
+        let waited = self.now.saturating_since(since);
         match refusal {
             Refusal::BreakerOpen { .. } | Refusal::LoadFailed { .. } => {
                 let (until, _) = self.pauses[model];
@@ -44,12 +53,25 @@ impl World {
                 assert_eq!((*needed, *budget), (size(&self.known, model), self.settings.budget));
                 assert!(!needed.unwrap_or_default().fits_in(*budget), "it fits");
             }
+            Refusal::InsufficientMemory { reason: Some(_), .. } => {
+                assert_eq!(self.failed_twice.as_ref(), Some(model), "no second load has failed");
+            }
             Refusal::PinnedOut => {
-                assert!(self.engines.values().any(|engine| engine.profile.pinned), "nothing is pinned");
+                let in_the_way = |engine: &Engine| engine.profile.pinned && engine.model != *model;
+                assert!(self.engines.values().any(in_the_way), "nothing is pinned");
+            }
+            Refusal::QueueFull { limit } => {
+                let others = self.waiting.values().filter(|(wanted, _)| wanted == model).count();
+                assert_eq!((others, waited), (*limit, Duration::ZERO), "there is a place");
+            }
+            Refusal::Stalled { after } => {
+                assert!(waited >= *after && *after == self.settings.stall, "after {waited:?}");
+            }
+            Refusal::WaitedTooLong { after } => {
+                assert!(waited >= *after && *after == self.settings.max_wait, "after {waited:?}");
             }
             Refusal::NotConfigured => assert!(!self.profiles.contains_key(model)),
             Refusal::Draining => assert!(self.draining),
-            _ => {}
         }
     }
 
@@ -58,15 +80,9 @@ impl World {
         let profile = self.profiles.get(&model).expect("it is configured").clone();
         assert!(self.is_awaited(&model) || self.unasked.remove(&model), "nobody wants {model}");
         assert!(self.pauses.get(&model).is_none_or(|(until, _)| *until <= self.now), "its breaker is open");
-        for other in self.engines.values() {
-            assert_ne!(other.model, model, "two engines of one model");
-            let apart = profile.group.is_none() || other.profile.group != profile.group;
-            assert!(apart, "two of a group");
-        }
+        assert!(self.engines.values().all(|other| other.model != model), "two engines of one model");
+        assert!(self.has_room_for(&model, &profile), "over the slots, over the budget, or two of a group");
         let charge = size(&self.known, &model).unwrap_or_default();
-        let charges = self.engines.values().fold(charge, |sum, engine| sum.saturating_add(engine.charge));
-        assert!(charges.fits_in(self.settings.budget), "over the budget: {charges:?}");
-        assert!(self.engines.len() < self.settings.max_resident, "over the slots");
         let second_try = self.short.remove(&model);
         let engine = Engine {
             model,
@@ -81,17 +97,58 @@ impl World {
     }
 
     fn check_stop(&mut self, generation: Generation, urgency: Urgency) {
+        let is_needed = self.is_needed(generation);
+        let is_outdated = self.is_outdated(generation);
+        let leased = self.leases.iter().any(|lease| lease.generation == generation);
         let engine = self.engines.get_mut(&generation).expect("stopped nothing");
         let was = std::mem::replace(&mut engine.process, Process::Stopping);
         assert_ne!(was, Process::Stopping, "stopped twice");
-        let leased = self.leases.iter().any(|lease| lease.generation == generation);
-        let condemned = self.may_go.contains(&generation);
-        let outgrown = self.outgrown.contains(&generation);
+        let condemned = self.condemned.contains(&generation);
         match urgency {
             Urgency::Graceful => assert!(was == Process::Ready && !leased, "stopped under a lease"),
             Urgency::Immediate => assert!(was == Process::Loading || condemned, "killed"),
         }
-        let may_go = condemned || outgrown || self.draining || !engine.profile.pinned;
+        let goes_by_itself = condemned || is_outdated || self.outgrown.contains(&generation);
+        let may_go = goes_by_itself || !engine.profile.pinned;
         assert!(may_go || was == Process::Loading, "a pinned engine was stopped");
+        assert!(goes_by_itself || engine.profile.ttl.is_some() || is_needed, "stopped for nobody");
     }
+
+    /// Whether the room of this engine may be wanted: by a model that can be launched, or because too much is there.
+    fn is_needed(&self, generation: Generation) -> bool {
+        let own = &self.engines[&generation].model;
+        let is_paused = |model| self.pauses.get(model).is_some_and(|(until, _)| *until > self.now);
+        let is_wanted = self.waiting.values().any(|(model, _)| model != own && !is_paused(model));
+        let staying: Vec<_> = self.staying().map(|(_, engine)| engine).collect();
+        let charges = staying.iter().fold(Memory::ZERO, |sum, engine| sum.saturating_add(engine.charge));
+        let is_overdrawn =
+            staying.len() > self.settings.max_resident || !charges.fits_in(self.settings.budget);
+        let clash = staying.iter().any(|one| staying.iter().any(|other| are_apart(one, other)));
+        is_wanted || is_overdrawn || clash
+    }
+
+    /// Whether an engine of the model fits beside all that are there.
+    pub(super) fn has_room_for(&self, model: &ModelName, profile: &Profile) -> bool {
+        let charge = size(&self.known, model).unwrap_or_default();
+        let charges = self.engines.values().fold(charge, |sum, engine| sum.saturating_add(engine.charge));
+        let group = profile.group.as_ref();
+        let is_alone =
+            self.engines.values().all(|other| group.is_none() || other.profile.group.as_ref() != group);
+        charges.fits_in(self.settings.budget) && self.engines.len() < self.settings.max_resident && is_alone
+    }
+
+    /// Whoever is idle and may be stopped is not there beside its group.
+    pub(super) fn check_groups(&self) {
+        for (generation, engine) in self.staying() {
+            let is_idle = engine.process == Process::Ready
+                && self.leases.iter().all(|lease| lease.generation != *generation);
+            let is_beside = self.staying().any(|(_, other)| are_apart(engine, other));
+            assert!(!is_idle || engine.profile.pinned || !is_beside, "two of a group");
+        }
+    }
+}
+
+/// Whether they are two that must not be there together.
+fn are_apart(one: &Engine, other: &Engine) -> bool {
+    one.model != other.model && one.profile.group.is_some() && one.profile.group == other.profile.group
 }
