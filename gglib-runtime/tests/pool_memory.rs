@@ -55,7 +55,7 @@ use gglib_core::retry::{BreakerSettings, BreakerState, EventSource, RetryEvent, 
 use gglib_runtime::admission::Pool;
 use gglib_runtime::memory::{Accounts, FootprintFile};
 use gglib_testkit::engines::{Enter, engine_pid, is_running, snapshot, until_snapshot};
-use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted};
+use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted, tiny_model};
 use tokio::time::Instant;
 
 const MS: Duration = Duration::from_millis(1);
@@ -167,7 +167,7 @@ async fn what_was_measured_is_known_to_the_next_run_and_a_model_too_large_is_not
     let scripts: [_; 1] = healthy();
     let (engines, data) = engines(&scripts, &Scale::of(&[9]), 64);
     // A header that can be read: a model of nothing.
-    std::fs::write(scripts[0].model(), header()).unwrap();
+    std::fs::write(scripts[0].model(), tiny_model(&[])).unwrap();
     let pool = engines.start();
     drop(lease(&pool, "a").await);
     pool.shut_down(BOUND).await;
@@ -185,28 +185,6 @@ async fn what_was_measured_is_known_to_the_next_run_and_a_model_too_large_is_not
     let text = refused.to_string();
     assert!(text.contains("9216 MiB") && text.contains("8192 MiB"), "{text}");
     assert_eq!(launches(&scripts), [1]);
-}
-
-/// A GGUF header without layers: one tensor of eight floats.
-fn header() -> Vec<u8> {
-    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
-    let entry = |key: &str, kind: u32, value: &[u8]| [&text(key), &kind.to_le_bytes()[..], value].concat();
-    let mut bytes = [
-        b"GGUF\x03\0\0\0".to_vec(),
-        1_u64.to_le_bytes().to_vec(),
-        4_u64.to_le_bytes().to_vec(),
-        entry("general.architecture", 8, &text("x")),
-        entry("x.block_count", 4, &0_u32.to_le_bytes()),
-        entry("x.context_length", 4, &8_u32.to_le_bytes()),
-        entry("x.embedding_length", 4, &8_u32.to_le_bytes()),
-        text("w"),
-        1_u32.to_le_bytes().to_vec(),
-        8_u64.to_le_bytes().to_vec(),
-        vec![0; 12],
-    ]
-    .concat();
-    bytes.resize(bytes.len().next_multiple_of(32) + 32, 0);
-    bytes
 }
 
 #[tokio::test]
@@ -449,7 +427,7 @@ fn a_system_that_does_not_answer_holds_nobody_up_for_long_and_the_owner_never() 
     runtime.block_on(async {
         let scripts: [_; 2] = healthy();
         // The estimate, the measurement and the look before a stop all hang.
-        std::fs::write(scripts[0].model(), header()).unwrap();
+        std::fs::write(scripts[0].model(), tiny_model(&[])).unwrap();
         let (mut engines, data) = engines(&scripts, &Scale::of(&[]), 64);
         engines.admission.max_resident = 1;
         let record = FootprintFile::open(&data.path().join("other.jsonl"));

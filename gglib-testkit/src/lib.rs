@@ -30,6 +30,7 @@ pub mod engines;
 pub mod real;
 mod running;
 mod script;
+mod tiny_model;
 mod wait;
 pub mod wire;
 
@@ -41,5 +42,6 @@ pub use self::{
         Death, End, Entry, Fault, Launch, Load, Log, Reply, SCRIPT_ENV_VAR, SCRIPT_FLAG, Script, Scripted,
         SlotReply, SlotScript, Template,
     },
+    tiny_model::tiny_model,
     wait::until,
 };

@@ -195,7 +195,8 @@ impl World {
                     assert!(of_a_load, "{ticket:?}: {refusal}");
                     let model = self.of.remove(&ticket).expect("it waits");
                     self.waits_no_more(ticket, model, at);
-                    let pause = u64::try_from(retry_after.unwrap().as_millis()).unwrap();
+                    let pause = retry_after.expect("it ends").as_millis();
+                    let pause = u64::try_from(pause).expect("it is minutes at most");
                     self.comes_back(model, at + pause);
                 }
             }

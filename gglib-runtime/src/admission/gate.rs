@@ -128,6 +128,17 @@ mod tests {
     }
 
     #[test]
+    fn after_a_look_that_counts_for_nothing_the_next_one_is_of_whoever_stands_first() {
+        let mut gate = Gate::default();
+        let a = ModelName::new("a");
+        gate.join(Ticket(1), a.clone(), Moment::ORIGIN);
+        assert_eq!((gate.next(), gate.next()), (Some(a.clone()), None));
+        gate.look_again();
+        assert_eq!(gate.next(), Some(a.clone()));
+        assert_eq!(gate.open(&a), [Ticket(1)]);
+    }
+
+    #[test]
     fn models_that_are_gone_leave_nobody_behind() {
         let (a, b) = (ModelName::new("a"), ModelName::new("b"));
         let mut gate = Gate::default();

@@ -148,28 +148,8 @@ pub(super) mod tests {
         assert_eq!(facts(&path(1)).unwrap().tensors.total(), 2 * 4 * 8);
     }
 
-    /// One part of a model without layers: a tensor of eight floats.
+    /// One part of a model in two.
     pub(crate) fn part(number: u16) -> Vec<u8> {
-        let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
-        let entry =
-            |key: &str, kind: u32, value: &[u8]| [&text(key), &kind.to_le_bytes()[..], value].concat();
-        let mut bytes = [
-            b"GGUF\x03\0\0\0".to_vec(),
-            1_u64.to_le_bytes().to_vec(),
-            6_u64.to_le_bytes().to_vec(),
-            entry("general.architecture", 8, &text("x")),
-            entry("x.block_count", 4, &0_u32.to_le_bytes()),
-            entry("x.context_length", 4, &8_u32.to_le_bytes()),
-            entry("x.embedding_length", 4, &8_u32.to_le_bytes()),
-            entry("split.no", 2, &number.to_le_bytes()),
-            entry("split.count", 2, &2_u16.to_le_bytes()),
-            text("w"),
-            1_u32.to_le_bytes().to_vec(),
-            8_u64.to_le_bytes().to_vec(),
-            vec![0; 12],
-        ]
-        .concat();
-        bytes.resize(bytes.len().next_multiple_of(32) + 32, 0);
-        bytes
+        gglib_testkit::tiny_model(&[("split.no", number), ("split.count", 2)])
     }
 }
