@@ -120,7 +120,7 @@ impl Admission {
             }
             Stage::Loading if self.is_cancellable(engine, now) => (Class::Unused, 0),
             Stage::Resident { since } => match engine.pressure {
-                Some(pressure) => (Class::StandsAside, pressure.since.as_nanos().into()),
+                Some(pressure) => (Class::StandsAside, pressure.number.into()),
                 None => (Class::Used, since.as_nanos().into()),
             },
             Stage::Loading | Stage::Stopping { .. } => {

@@ -26,6 +26,8 @@ pub struct Admission {
     pub(super) moved: Moment,
     pub(super) last_ticket: Ticket,
     pub(super) launches: u64,
+    /// How often an engine has been made to stand aside.
+    pub(super) pressures: u64,
     pub(super) totals: Totals,
 }
 
@@ -41,6 +43,7 @@ impl Admission {
             moved: Moment::ORIGIN,
             last_ticket: Ticket(0),
             launches: 0,
+            pressures: 0,
             totals: Totals::default(),
         }
     }

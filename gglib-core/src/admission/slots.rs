@@ -151,7 +151,9 @@ impl Admission {
         if self.engines[index].pressure.is_none() {
             let cost = rival.map(|rival| self.switch_cost(&self.engines[index].model, rival));
             let quantum = quantum(self.settings.quantum, cost.unwrap_or_default());
-            self.engines[index].pressure = Some(Pressure { since: now, gate: self.last_ticket, quantum });
+            self.pressures += 1;
+            let (gate, number) = (self.last_ticket, self.pressures);
+            self.engines[index].pressure = Some(Pressure { since: now, gate, quantum, number });
         }
     }
 
@@ -196,7 +198,7 @@ impl Admission {
         awaited
     }
 
-    /// Launches the models that are to be loaded unasked, as far as there is room.
+    /// Launches the models that are to be loaded unasked, as far as there is room that nobody waits for.
     pub(super) fn launch_unasked(&mut self, plan: &Plan, now: Moment, out: &mut Vec<Command>) {
         let mut wanted = Vec::new();
         for (name, model) in &mut self.models {
@@ -208,8 +210,7 @@ impl Admission {
             let Some(model) = self.models.get(&name) else { continue };
             let memory = model.footprint().unwrap_or_default();
             let demand = Demand { memory, group: model.profile.group.clone() };
-            let beside = |engine: &Engine| engine.holds_room() && plan.spares(engine);
-            if self.has_room(&name, &demand) && self.fits(&demand, &plan.claims, beside) {
+            if plan.claims.is_empty() && self.has_room(&name, &demand) {
                 self.launch(&name, now, out);
             }
         }

@@ -15,6 +15,8 @@ pub(super) struct Pressure {
     /// The last ticket at that moment: whoever waited by then is served within the turn.
     pub(super) gate: Ticket,
     pub(super) quantum: Duration,
+    /// Which pressure of all it is: the earlier one goes on when there is a choice.
+    pub(super) number: u64,
 }
 
 /// The quantum of a turn that ends with a switch of this cost.
@@ -37,7 +39,7 @@ impl Engine {
     /// ready, and until `TURN_LIMIT` quanta after the pressure began that of whoever waited by then.
     pub(super) fn turn_ends(&self, ticket: Ticket) -> Option<Moment> {
         let Stage::Resident { since: ready } = self.stage else { return None };
-        let Pressure { since, gate, quantum } = self.pressure?;
+        let Pressure { since, gate, quantum, .. } = self.pressure?;
         let own = ready.saturating_add(quantum);
         let limit = since.saturating_add(quantum.saturating_mul(TURN_LIMIT));
         Some(if ticket <= gate { own.max(limit) } else { own })

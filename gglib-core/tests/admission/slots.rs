@@ -281,6 +281,35 @@ fn preloading_fills_the_room_that_is_there_and_takes_it_from_nobody() {
 }
 
 #[test]
+fn nothing_is_preloaded_while_somebody_waits_for_room() {
+    let preload = Profile { preload: true, ..sized(1) };
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(6)), ("b", sized(6)), ("d", preload)]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("b");
+    assert_eq!(desk.tell(Event::Preload), "", "it would fit beside either, but is not waited for");
+}
+
+#[test]
+fn who_stands_aside_first_goes_on_to_even_if_another_has_to_in_the_same_instant() {
+    let mut desk = Desk::with(several(3, 6), &[("a", sized(4)), ("b", sized(3)), ("c", sized(2))]);
+    desk.arrive("b");
+    desk.arrive("c");
+    desk.loaded(2);
+    desk.later(55);
+    // Together they take a GiB too much.
+    desk.measured(1, gib(5));
+    assert_eq!(
+        (desk.state("b"), desk.state("c")),
+        (Some(EngineState::Resident), Some(EngineState::Draining))
+    );
+    assert_eq!(desk.arrive("c"), "");
+    assert_eq!(desk.arrive("a"), "", "b has to go for a");
+    assert_eq!(desk.tell(Event::Tick), "");
+    assert_eq!(desk.state("c"), Some(EngineState::Draining));
+}
+
+#[test]
 fn an_engine_that_has_outgrown_its_room_ends_when_nobody_uses_it_and_a_pinned_one_comes_back() {
     let pinned = Profile { pinned: true, ..Profile::default() };
     let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[("p", pinned)]);
