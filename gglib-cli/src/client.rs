@@ -43,19 +43,31 @@ impl Client {
         Ok(Self { completions: completions(url, rules)?, model })
     }
 
-    /// Streams the answer to `messages` to standard output and returns its text.
-    pub(crate) async fn answer(&self, messages: &[Value]) -> Result<String, CliError> {
+    /// Streams the answer to `messages` to standard output and returns its text; `None` if nobody reads there any more,
+    /// and the request has been given up for it.
+    pub(crate) async fn answer(&self, messages: &[Value]) -> Result<Option<String>, CliError> {
         let body = json!({ "model": self.model, "messages": messages, "stream": true });
         let mut deltas = self.completions.stream(Bytes::from(body.to_string())).await?;
         let mut text = String::new();
         while let Some(delta) = deltas.next().await {
-            if let Delta::Text(part) = delta? {
-                ui::part(&part);
-                text.push_str(&part);
+            match delta {
+                Ok(Delta::Text(part)) => {
+                    if ui::stream(&part).is_err() {
+                        return Ok(None);
+                    }
+                    text.push_str(&part);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    if !text.is_empty() {
+                        // What is said of it begins a line of its own.
+                        ui::part("\n");
+                    }
+                    return Err(error.into());
+                }
             }
         }
-        ui::part("\n");
-        Ok(text)
+        Ok(ui::stream("\n").is_ok().then_some(text))
     }
 }
 

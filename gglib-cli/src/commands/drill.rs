@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
         if !status["version"].is_string() {
             return Err(CliError::Strange { url, answer: "a status without a version".to_owned() });
         }
-        self.agree(&url)?;
+        self.agree(&url).await?;
         let named = client::model(self.args.model.clone(), &url).await?;
         let models = client::get_json(&url, "/v1/models").await?;
         let models = models["data"].as_array().map_or(&[][..], Vec::as_slice);
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn agree(&self, url: &str) -> Result<(), CliError> {
+    async fn agree(&self, url: &str) -> Result<(), CliError> {
         if self.args.live.yes {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
             return Err(CliError::LiveConsent(url.to_owned()));
         }
         let question = format!("Kill and stop engines of {url}? Whoever else uses them will notice.");
-        if ui::ask(&question) { Ok(()) } else { Err(CliError::LiveDeclined(url.to_owned())) }
+        if ui::ask(&question).await { Ok(()) } else { Err(CliError::LiveDeclined(url.to_owned())) }
     }
 
     fn chosen(&self, fits: impl Fn(Scenario) -> bool) -> Vec<Scenario> {
