@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::Target;
 use crate::error::CliError;
-use crate::ui;
+use crate::{choice, ui};
 
 /// The base URL that the command line means.
 pub(crate) fn url(target: &Target, config: &Config) -> String {
@@ -71,15 +71,32 @@ impl Client {
     }
 }
 
-/// The model that the command line names, or the endpoint's first.
-pub(crate) async fn model(named: Option<String>, url: &str) -> Result<String, CliError> {
+/// The model that the command line names, or the endpoint's first by name, those left out that `config` has for something
+/// else than talk.
+pub(crate) async fn model(named: Option<String>, url: &str, config: &Config) -> Result<String, CliError> {
     if let Some(name) = named {
         return Ok(name);
     }
-    let models = get_json(url, "/v1/models").await?;
-    let first = models["data"][0]["id"].as_str();
+    let models = models(url).await?;
+    let mut ids = models.iter().filter_map(|model| model["id"].as_str());
+    let first = ids.find(|id| choice::may_talk(config, id));
     first.map(str::to_owned).ok_or_else(|| {
-        CliError::Model(format!("{url} has no models; add one with `gglib model add NAME FILE`, or name one"))
+        let what = "has no model to talk to; add one with `gglib model add NAME FILE`, or name one";
+        CliError::Model(format!("{url} {what}"))
+    })
+}
+
+/// The models that the endpoint lists, by name.
+pub(crate) async fn models(url: &str) -> Result<Vec<Value>, CliError> {
+    let list = get_json(url, "/v1/models").await?;
+    Ok(list["data"].as_array().cloned().unwrap_or_default())
+}
+
+/// The one of `models` that `name` means, by its own name or an alias.
+pub(crate) fn find<'a>(models: &'a [Value], name: &str) -> Option<&'a Value> {
+    models.iter().find(|model| {
+        let mut aliases = model["aliases"].as_array().into_iter().flatten();
+        model["id"] == *name || aliases.any(|alias| alias == name)
     })
 }
 

@@ -14,6 +14,7 @@ use args::Command;
 use error::CliError;
 
 mod args;
+mod choice;
 mod client;
 mod commands;
 mod config_file;

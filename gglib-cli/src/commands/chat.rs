@@ -14,7 +14,7 @@ use crate::{settings, ui};
 pub(super) async fn run(args: Chat, common: &Common) -> Result<Exit, CliError> {
     let config = settings::load(common, &[])?;
     let url = client::url(&args.target, &config);
-    let model = client::model(args.model, &url).await?;
+    let model = client::model(args.model, &url, &config).await?;
     let interactive = std::io::stdin().is_terminal();
     if interactive {
         ui::note(&format!("Talking to {model}. An empty line or Ctrl-D ends."));

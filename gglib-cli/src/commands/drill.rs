@@ -22,7 +22,7 @@ use crate::drill::trouble::Trouble;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::shutdown::Stop;
-use crate::{install, settings, ui};
+use crate::{choice, install, settings, ui};
 
 /// How long the processes of engines may take to end when their endpoint has.
 const GONE: Duration = Duration::from_secs(10);
@@ -122,10 +122,10 @@ impl<'a> Session<'a> {
             return Err(CliError::Strange { url, answer: "a status without a version".to_owned() });
         }
         self.agree(&url).await?;
-        let named = client::model(self.args.model.clone(), &url).await?;
-        let models = client::get_json(&url, "/v1/models").await?;
-        let models = models["data"].as_array().map_or(&[][..], Vec::as_slice);
-        let roles = roles(&named, models);
+        let named = client::model(self.args.model.clone(), &url, self.config).await?;
+        let mut models = client::models(&url).await?;
+        models.retain(|model| model["id"].as_str().is_some_and(|name| choice::may_talk(self.config, name)));
+        let roles = roles(&named, &models);
         self.introduce(&format!("{} on the running endpoint {url}", roles.model), None);
         let stage = Stage::new(&url, self.config, roles)?;
         self.warm_up(&stage).await?;
@@ -256,11 +256,7 @@ impl<'a> Session<'a> {
 /// The model that is `named`, by its own name, since that is what `/status` shows; and another one.
 fn roles(named: &str, models: &[Value]) -> Roles {
     let name = |model: &Value| model["id"].as_str().map(str::to_owned);
-    let is_meant = |model: &&Value| {
-        let mut aliases = model["aliases"].as_array().into_iter().flatten();
-        model["id"] == *named || aliases.any(|alias| alias == named)
-    };
-    let meant = models.iter().find(is_meant);
+    let meant = client::find(models, named);
     let model = meant.and_then(name).unwrap_or_else(|| named.to_owned());
     let context = meant.and_then(|model| u32::try_from(model["context_length"].as_u64()?).ok());
     let other = models.iter().filter_map(name).find(|other| *other != model);
