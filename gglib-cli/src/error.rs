@@ -10,6 +10,7 @@ use gglib_runtime::http::HttpError;
 use gglib_runtime::install::{DataDirUnknown, InstallError};
 use thiserror::Error;
 
+use crate::drill::trouble::Trouble;
 use crate::exit::Exit;
 
 /// A command's failure. The text is for a person and ends with what to do, where that is known.
@@ -80,6 +81,8 @@ pub(crate) enum CliError {
     LiveConsent(String),
     #[error("stopped: nothing was done to {0}")]
     LiveDeclined(String),
+    #[error("others use the endpoint all the time; drill it when it is idle")]
+    InUse(#[source] Trouble),
     #[error("gglib cannot start")]
     Runtime(#[source] io::Error),
 }
@@ -113,6 +116,7 @@ impl CliError {
             | Self::Stdin(_)
             | Self::Terminal(_)
             | Self::Drill(_)
+            | Self::InUse(_)
             | Self::Runtime(_) => Exit::Failure,
         }
     }

@@ -17,7 +17,7 @@ use crate::drill::play::play;
 use crate::drill::scenario::{self, Scenario, Setup};
 use crate::drill::scorecard::{Row, Scorecard};
 use crate::drill::settings::changed;
-use crate::drill::stage::{Roles, Stage, poll};
+use crate::drill::stage::{Audience, Roles, Stage, poll};
 use crate::drill::trouble::Trouble;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Drill, common: &Common) -> Result<Exit, CliError>
         ui::part(&scenario::list());
         return Ok(Exit::Success);
     }
-    let mut stop = Stop::listen().map_err(CliError::Runtime)?;
+    let mut stop = Stop::listen().and_then(Stop::or_hangup).map_err(CliError::Runtime)?;
     let config = settings::load(common, &[])?;
     let mut session = Session::new(args, &config);
     let outcome = tokio::select! {
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
             other: Some(cast.other.0.to_string()),
             context: cast.spec.context,
         };
-        let stage = Stage::new(&url, self.config, roles)?;
+        let stage = Stage::new(&url, self.config, roles, Audience::DrillAlone)?;
         if setup != Setup::TakenPort {
             self.warm_up(&stage).await?;
         }
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
         models.retain(|model| model["id"].as_str().is_some_and(|name| choice::may_talk(self.config, name)));
         let roles = roles(&named, &models);
         self.introduce(&format!("{} on the running endpoint {url}", roles.model), None);
-        let stage = Stage::new(&url, self.config, roles)?;
+        let stage = Stage::new(&url, self.config, roles, Audience::OthersToo)?;
         self.warm_up(&stage).await?;
         // What it is not set up for is only tried, and refused, if it was asked for.
         let has_two = stage.roles.other.is_some();
@@ -172,8 +172,10 @@ impl<'a> Session<'a> {
         self.progress.part(&format!("Drill of {what}\n{engine}Promise: {bound}\n{settings}\n\n{headings}"));
     }
 
-    /// Without a first answer there is nothing to drill.
+    /// Without a first answer there is nothing to drill. Who uses the endpoint is let finish first.
     async fn warm_up(&self, stage: &Stage) -> Result<(), CliError> {
+        self.progress.at("waiting until nobody uses the endpoint");
+        stage.idle().await.map_err(CliError::InUse)?;
         self.progress.at("loading the model");
         let answered = stage.is_well().await;
         answered.map_err(|breach| CliError::Model(format!("the model gives no answer: {breach}")))
