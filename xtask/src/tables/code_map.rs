@@ -8,10 +8,9 @@ use anyhow::{Context, Result};
 use syn::Item;
 
 use crate::finding::Finding;
+use crate::workspace::{Workspace, directory};
 
 const PAGE: &str = "docs/src/contributing/architecture.md";
-const CRATES: [&str; 6] =
-    ["gglib-core", "gglib-runtime", "gglib-proxy", "gglib-cli", "gglib-testkit", "xtask"];
 
 /// Compares the code map with the crates of the workspace at `root`; answers with the number of their modules.
 pub fn check(root: &Path) -> Result<(usize, Vec<Finding>)> {
@@ -19,9 +18,12 @@ pub fn check(root: &Path) -> Result<(usize, Vec<Finding>)> {
     let mut mapped = mapped(&page);
     let mut findings = Vec::new();
     let mut count = 0;
-    for name in CRATES {
-        let file = format!("{name}/src/lib.rs");
-        let source = fs::read_to_string(root.join(&file)).with_context(|| format!("cannot read {file}"))?;
+    let workspace = Workspace::read(root)?;
+    for package in &workspace.packages {
+        let name = package.name.as_str();
+        let path = directory(package).join("src/lib.rs");
+        let file = workspace.relative(&path);
+        let source = fs::read_to_string(&path).with_context(|| format!("cannot read {file}"))?;
         let modules = modules(&source).with_context(|| format!("cannot parse {file}"))?;
         count += modules.len();
         let rows = mapped.remove(name).unwrap_or_default();
@@ -39,7 +41,7 @@ pub fn check(root: &Path) -> Result<(usize, Vec<Finding>)> {
     Ok((count, findings))
 }
 
-/// By crate, the roots of the modules in the first column of its table, with their lines (from 1).
+/// By the bold name that stands above a table, the roots of the modules in its first column, with their lines (from 1).
 fn mapped(page: &str) -> BTreeMap<&str, BTreeMap<&str, usize>> {
     let mut crates: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     let mut current = None;
@@ -47,7 +49,7 @@ fn mapped(page: &str) -> BTreeMap<&str, BTreeMap<&str, usize>> {
         if line.starts_with('#') {
             current = None;
         } else if let Some((name, _)) = line.strip_prefix("**").and_then(|rest| rest.split_once("**")) {
-            current = CRATES.contains(&name).then_some(name);
+            current = Some(name);
         } else if let (Some(name), Some(rest)) = (current, line.strip_prefix("| `")) {
             let cell = rest.split('|').next().unwrap_or_default();
             // What stands between the backticks: every second part.
@@ -76,20 +78,20 @@ mod tests {
     #[test]
     fn what_is_not_mapped_and_what_is_no_more_are_found() {
         let root = tempfile::tempdir().unwrap();
-        for name in CRATES {
+        let members = "[workspace]\nresolver = \"3\"\nmembers = [\"one\", \"two\"]\n";
+        fs::write(root.path().join("Cargo.toml"), members).unwrap();
+        let two = "pub mod a;\nmod b;\nmod lost;\n#[cfg(test)]\nmod tests {}\n";
+        for (name, text) in [("one", ""), ("two", two)] {
             let source = root.path().join(name).join("src");
             fs::create_dir_all(&source).unwrap();
-            let text = if name == "xtask" {
-                "pub mod a;\nmod b;\nmod lost;\n#[cfg(test)]\nmod tests {}\n"
-            } else {
-                ""
-            };
             fs::write(source.join("lib.rs"), text).unwrap();
+            let manifest = format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n");
+            fs::write(root.path().join(name).join("Cargo.toml"), manifest).unwrap();
         }
         let page = root.path().join(PAGE);
         fs::create_dir_all(page.parent().unwrap()).unwrap();
-        let map = "**gglib-core**: pure\n\n| module | |\n|---|---|\n| `gone` | was here |\n\n\
-                   **xtask**:\n\n| `a`, `b` | two |\n| `a::c` | below, in `lost` words |\n\n\
+        let map = "**one**: pure\n\n| module | |\n|---|---|\n| `gone` | was here |\n\n\
+                   **two**:\n\n| `a`, `b` | two |\n| `a::c` | below, in `lost` words |\n\n\
                    # Else\n\n| `lost` | elsewhere |\n";
         fs::write(page, map).unwrap();
 
@@ -100,8 +102,8 @@ mod tests {
         assert_eq!(
             problems,
             [
-                (PAGE, Some(5), "maps `gone`, which is no module of gglib-core's root"),
-                ("xtask/src/lib.rs", None, "`lost` is not in the code map"),
+                (PAGE, Some(5), "maps `gone`, which is no module of one's root"),
+                ("two/src/lib.rs", None, "`lost` is not in the code map"),
             ]
         );
     }
