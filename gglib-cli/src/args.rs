@@ -92,7 +92,7 @@ pub(crate) struct Target {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Chat {
-    /// Model to talk to [default: the first configured one]
+    /// Model to talk to [default: the first by name]
     pub(crate) model: Option<String>,
     /// Make one attempt only
     #[arg(long)]
@@ -106,7 +106,7 @@ pub(crate) struct Question {
     /// The question
     #[arg(value_name = "QUESTION")]
     pub(crate) text: String,
-    /// Model to ask [default: the first configured one]
+    /// Model to ask [default: the first by name]
     #[arg(long, short, value_name = "NAME")]
     pub(crate) model: Option<String>,
     /// Make one attempt only
@@ -164,7 +164,7 @@ pub(crate) struct Top {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Drill {
-    /// Model to drill [default: the first configured one]
+    /// Model to drill [default: the first by name]
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
     /// What shall happen; may be repeated [default: everything]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::Target;
 use crate::error::CliError;
-use crate::ui;
+use crate::{choice, ui};
 
 /// The base URL that the command line means.
 pub(crate) fn url(target: &Target, config: &Config) -> String {
@@ -43,31 +43,60 @@ impl Client {
         Ok(Self { completions: completions(url, rules)?, model })
     }
 
-    /// Streams the answer to `messages` to standard output and returns its text.
-    pub(crate) async fn answer(&self, messages: &[Value]) -> Result<String, CliError> {
+    /// Streams the answer to `messages` to standard output and returns its text; `None` if nobody reads there any more,
+    /// and the request has been given up for it.
+    pub(crate) async fn answer(&self, messages: &[Value]) -> Result<Option<String>, CliError> {
         let body = json!({ "model": self.model, "messages": messages, "stream": true });
         let mut deltas = self.completions.stream(Bytes::from(body.to_string())).await?;
         let mut text = String::new();
         while let Some(delta) = deltas.next().await {
-            if let Delta::Text(part) = delta? {
-                ui::part(&part);
-                text.push_str(&part);
+            match delta {
+                Ok(Delta::Text(part)) => {
+                    if ui::stream(&part).is_err() {
+                        return Ok(None);
+                    }
+                    text.push_str(&part);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    if !text.is_empty() {
+                        // What is said of it begins a line of its own.
+                        ui::part("\n");
+                    }
+                    return Err(error.into());
+                }
             }
         }
-        ui::part("\n");
-        Ok(text)
+        Ok(ui::stream("\n").is_ok().then_some(text))
     }
 }
 
-/// The model that the command line names, or the endpoint's first.
-pub(crate) async fn model(named: Option<String>, url: &str) -> Result<String, CliError> {
+/// The model that the command line names, or the endpoint's first by name, those left out that `config` has for something
+/// else than talk.
+pub(crate) async fn model(named: Option<String>, url: &str, config: &Config) -> Result<String, CliError> {
     if let Some(name) = named {
         return Ok(name);
     }
-    let models = get_json(url, "/v1/models").await?;
-    let first = models["data"][0]["id"].as_str();
+    let models = models(url).await?;
+    let mut ids = models.iter().filter_map(|model| model["id"].as_str());
+    let first = ids.find(|id| choice::may_talk(config, id));
     first.map(str::to_owned).ok_or_else(|| {
-        CliError::Model(format!("{url} has no models; add one with `gglib model add NAME FILE`, or name one"))
+        let what = "has no model to talk to; add one with `gglib model add NAME FILE`, or name one";
+        CliError::Model(format!("{url} {what}"))
+    })
+}
+
+/// The models that the endpoint lists, by name.
+pub(crate) async fn models(url: &str) -> Result<Vec<Value>, CliError> {
+    let list = get_json(url, "/v1/models").await?;
+    Ok(list["data"].as_array().cloned().unwrap_or_default())
+}
+
+/// The one of `models` that `name` means, by its own name or an alias.
+pub(crate) fn find<'a>(models: &'a [Value], name: &str) -> Option<&'a Value> {
+    models.iter().find(|model| {
+        let mut aliases = model["aliases"].as_array().into_iter().flatten();
+        model["id"] == *name || aliases.any(|alias| alias == name)
     })
 }
 

@@ -10,6 +10,7 @@ use gglib_runtime::http::HttpError;
 use gglib_runtime::install::{DataDirUnknown, InstallError};
 use thiserror::Error;
 
+use crate::drill::trouble::Trouble;
 use crate::exit::Exit;
 
 /// A command's failure. The text is for a person and ends with what to do, where that is known.
@@ -27,6 +28,8 @@ pub(crate) enum CliError {
     WritePlot { path: PathBuf, source: io::Error },
     #[error("{} is not valid TOML", path.display())]
     EditConfig { path: PathBuf, source: toml_edit::TomlError },
+    #[error("`{key}` in {} has to be a table, and is {found}; correct it by hand", path.display())]
+    NotTable { path: PathBuf, key: String, found: String },
     #[error("{} exists already; edit it, or remove it first", .0.display())]
     ConfigExists(PathBuf),
     #[error("{0}")]
@@ -48,6 +51,12 @@ pub(crate) enum CliError {
          `gglib serve --listen`)"
     )]
     AddressTaken(std::net::SocketAddr),
+    #[error(
+        "the gglib that listens at {address} has no model `{model}`: it does not use {}; stop it, or choose another \
+         port (`gglib up --port`)",
+        config.display()
+    )]
+    OtherConfiguration { address: std::net::SocketAddr, model: String, config: PathBuf },
     #[error("cannot listen at {address}")]
     Listen { address: std::net::SocketAddr, source: io::Error },
     #[error("no endpoint answers at {0}; start it with `gglib serve` or `gglib up`")]
@@ -72,6 +81,8 @@ pub(crate) enum CliError {
     LiveConsent(String),
     #[error("stopped: nothing was done to {0}")]
     LiveDeclined(String),
+    #[error("others use the endpoint all the time; drill it when it is idle")]
+    InUse(#[source] Trouble),
     #[error("gglib cannot start")]
     Runtime(#[source] io::Error),
 }
@@ -84,6 +95,7 @@ impl CliError {
             | Self::NoConfig(_)
             | Self::WriteConfig { .. }
             | Self::EditConfig { .. }
+            | Self::NotTable { .. }
             | Self::ConfigExists(_)
             | Self::Model(_)
             | Self::NoHome => Exit::Config,
@@ -91,7 +103,7 @@ impl CliError {
                 Exit::Consent
             }
             Self::Discover(_) | Self::Install(_) | Self::DataDir(_) => Exit::Install,
-            Self::AddressTaken(_) | Self::Listen { .. } => Exit::Listen,
+            Self::AddressTaken(_) | Self::OtherConfiguration { .. } | Self::Listen { .. } => Exit::Listen,
             Self::Unreachable(_) | Self::Strange { .. } => Exit::Unreachable,
             Self::Completion(CompletionError::GaveUp { .. } | CompletionError::CircuitOpen { .. }) => {
                 Exit::GaveUp
@@ -104,6 +116,7 @@ impl CliError {
             | Self::Stdin(_)
             | Self::Terminal(_)
             | Self::Drill(_)
+            | Self::InUse(_)
             | Self::Runtime(_) => Exit::Failure,
         }
     }

@@ -52,7 +52,7 @@ async fn obtain(
         return Ok(installed.path);
     }
     let bytes: u64 = artifact.wheels.iter().map(|wheel| wheel.size).sum();
-    agree(what, instead, bytes, consent, data.as_ref())?;
+    agree(what, instead, bytes, consent, data.as_ref()).await?;
     let progress = ui::Download::new(what);
     let outcome = tokio::task::spawn_blocking(move || install(artifact, data.as_ref(), &progress)).await;
     match outcome {
@@ -61,7 +61,7 @@ async fn obtain(
     }
 }
 
-fn agree(
+async fn agree(
     what: &'static str,
     instead: &'static str,
     bytes: u64,
@@ -75,7 +75,7 @@ fn agree(
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(CliError::Consent { what, size, instead });
     }
-    if ui::ask(&format!("Download {what} ({size}) into {}?", data.display())) {
+    if ui::ask(&format!("Download {what} ({size}) into {}?", data.display())).await {
         Ok(())
     } else {
         Err(CliError::Declined(what))

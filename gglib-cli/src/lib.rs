@@ -14,6 +14,7 @@ use args::Command;
 use error::CliError;
 
 mod args;
+mod choice;
 mod client;
 mod commands;
 mod config_file;
@@ -66,11 +67,20 @@ fn run(args: Args) -> Result<Exit, CliError> {
         ui::overview();
         return Ok(Exit::Success);
     };
-    ui::start_log(matches!(command, Command::Serve(_)));
+    ui::start_log(log_level(&command));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
     let outcome = runtime.block_on(commands::run(command, &args.common));
     // A task that still blocks, such as a read of the terminal, must not hold the exit up.
     runtime.shutdown_background();
     outcome
+}
+
+/// What a command logs by default: what goes wrong, what it warns of if it serves, and for a server what happens.
+const fn log_level(command: &Command) -> &'static str {
+    match command {
+        Command::Serve(_) => "info",
+        Command::Up(_) => "warn",
+        _ => "error",
+    }
 }

@@ -1,5 +1,6 @@
 //! Reading the configuration: which file, which environment, which flags.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -39,6 +40,14 @@ pub(crate) fn load_from(path: &Path, text: Option<&str>, flags: Flags<'_>) -> Re
         ui::warning(&warning.to_string());
     }
     Ok(config)
+}
+
+/// Where an endpoint listens that is started from the file at `path` without flags; `None` if the file has a mistake.
+pub(crate) fn listens_at(path: &Path) -> Option<SocketAddr> {
+    let text = read(path).ok()?;
+    let env = |name: &str| std::env::var(name).ok();
+    let sources = Sources { file: text.as_deref().map(|text| (path, text)), env: &env, flags: &[] };
+    config::load(&sources).ok().map(|config| config.server.listen)
 }
 
 /// Warns of what is doubtful in the sections on retries, and of pinned models that keep others out. Only the commands

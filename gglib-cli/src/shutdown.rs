@@ -1,5 +1,6 @@
 //! Running until somebody says stop.
 
+use std::future::pending;
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,23 +11,41 @@ use crate::exit::Exit;
 use crate::reload::Reload;
 use crate::ui;
 
-/// Ctrl-C and SIGTERM.
+/// Ctrl-C and SIGTERM, and where it is asked for, SIGHUP.
 pub(crate) struct Stop {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Option<Signal>,
 }
 
 impl Stop {
     /// Listens from now on: the default reaction, to die at once, is switched off.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, hangup: None })
+    }
+
+    /// Listens to SIGHUP too, which comes when the terminal is closed: for what leaves something to put away.
+    pub(crate) fn or_hangup(self) -> io::Result<Self> {
+        Ok(Self { hangup: Some(signal(SignalKind::hangup())?), ..self })
     }
 
     pub(crate) async fn requested(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = came(&mut self.hangup) => {}
         }
+    }
+}
+
+/// Resolves when the signal has come; never if none is listened to.
+async fn came(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => pending().await,
     }
 }
 

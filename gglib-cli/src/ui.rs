@@ -1,6 +1,7 @@
 //! Everything that is said to a person. Data goes to standard output, everything else to standard error.
-
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one module that speaks")]
+//!
+//! Where nobody listens any more, such as a closed terminal or a `tee` that has ended, what is said is lost and gglib goes
+//! on: never by `println!` and the like, which panic then.
 
 use std::error::Error;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -18,7 +19,7 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// What `gglib` alone prints.
 pub(crate) fn overview() {
-    println!(
+    line(
         "gglib makes local models behave like a dependable API provider.\n\n  \
          gglib up          set everything up and get a first answer\n  \
          gglib serve       run the endpoint\n  \
@@ -27,75 +28,89 @@ pub(crate) fn overview() {
          gglib status      see what is loaded\n  \
          gglib top         watch it\n  \
          gglib drill       kill engines, and see that every request ends well\n  \
-         gglib --help      everything else"
+         gglib --help      everything else",
     );
 }
 
-/// Log lines on standard error: what goes wrong, and for a server what happens; `GGLIB_LOG` decides otherwise.
-pub(crate) fn start_log(server: bool) {
-    let default = if server { "info" } else { "error" };
-    let filter = EnvFilter::try_from_env("GGLIB_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+/// Log lines on standard error from `level` on; `GGLIB_LOG` decides otherwise.
+pub(crate) fn start_log(level: &str) {
+    let filter = EnvFilter::try_from_env("GGLIB_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let ansi = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).init();
+    // What cannot be logged cannot be complained of either: that would panic.
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).log_internal_errors(false);
+    log.with_env_filter(filter).with_ansi(ansi).init();
 }
 
 pub(crate) fn line(text: &str) {
-    println!("{text}");
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
-/// A part of an answer, at once.
+/// A text as it is, at once.
 pub(crate) fn part(text: &str) {
+    let _ = stream(text);
+}
+
+/// The same of an answer that comes piece by piece.
+///
+/// # Errors
+/// When it cannot be written: a reader that has gone, such as `head`, wants no more.
+pub(crate) fn stream(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    // A reader that has gone, such as `head`, wants no more.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 pub(crate) fn warning(text: &str) {
-    eprintln!("warning: {text}");
+    note(&format!("warning: {text}"));
 }
 
 /// An error with everything that caused it.
 pub(crate) fn failure(error: &dyn Error) {
-    eprintln!("error: {error}");
+    note(&format!("error: {error}"));
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  because: {error}");
+        note(&format!("  because: {error}"));
         cause = error.source();
     }
 }
 
 pub(crate) fn stopping() {
-    eprintln!("Stopping: requests in flight may finish. Once more to stop at once.");
+    note("Stopping: requests in flight may finish. Once more to stop at once.");
 }
 
 pub(crate) fn stopped() {
-    eprintln!("Stopped; no engine is left.");
+    note("Stopped; no engine is left.");
 }
 
 pub(crate) fn cut_short() {
-    eprintln!("Stopped at once; the engines are being killed.");
+    note("Stopped at once; the engines are being killed.");
 }
 
-/// A question with yes as the default.
-pub(crate) fn ask(question: &str) -> bool {
-    eprint!("{question} [Y/n] ");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer).unwrap_or(0);
-    read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes")
+/// A question with yes as the default. The answer is read on a thread of its own, so that a signal is heard meanwhile.
+pub(crate) async fn ask(question: &str) -> bool {
+    prompt(&format!("{question} [Y/n] "));
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        let read = io::stdin().lock().read_line(&mut answer).unwrap_or(0);
+        (read > 0).then_some(answer)
+    });
+    let answer = answer.await.ok().flatten();
+    answer.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
 }
 
 /// One finished step of `gglib up`.
 pub(crate) fn step(number: u8, name: &str, text: &str) {
-    println!("[{number}/5] {name:<9} {text}");
+    line(&format!("[{number}/5] {name:<9} {text}"));
 }
 
-pub(crate) fn prompt() {
-    eprint!("> ");
-    let _ = io::stderr().flush();
+/// Asks for a line of input.
+pub(crate) fn prompt(text: &str) {
+    let mut err = io::stderr();
+    let _ = write!(err, "{text}").and_then(|()| err.flush());
 }
 
 pub(crate) fn megabytes(bytes: u64) -> String {
@@ -108,7 +123,7 @@ pub(crate) struct RetryNotices;
 impl Observer for RetryNotices {
     fn notice(&self, notice: &Notice<'_>) {
         if let Some(text) = notice::wait(notice) {
-            eprintln!("{text}");
+            note(&text);
         }
     }
 }
@@ -121,15 +136,16 @@ impl Drilling {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(TICK);
         Self(bar)
     }
 
     pub(crate) fn at(&self, what: &str) {
+        // Not before there is something to show: it would paint over a question.
+        self.0.enable_steady_tick(TICK);
         self.0.reset_elapsed();
         self.0.set_message(what.to_owned());
         if self.0.is_hidden() {
-            eprintln!("{what} …");
+            note(&format!("{what} …"));
         }
     }
 
@@ -169,7 +185,7 @@ impl Download {
         self.bar.set_message(text.clone());
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if *last != Some(phase) && self.bar.is_hidden() {
-            eprintln!("{text} …");
+            note(&format!("{text} …"));
         }
         *last = Some(phase);
     }

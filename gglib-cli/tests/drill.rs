@@ -204,6 +204,12 @@ fn a_running_endpoint_is_drilled_only_when_that_is_said_and_agreed_to_and_goes_o
 
 #[test]
 fn a_drill_that_is_interrupted_leaves_nothing_behind() {
+    for signal in [Signal::INT, Signal::HUP] {
+        leaves_nothing_behind(signal);
+    }
+}
+
+fn leaves_nothing_behind(signal: Signal) {
     let home = Home::new(&Script::always(steady()), "");
     let temporary = home.directory.path().join("tmp");
     std::fs::create_dir(&temporary).expect("writable");
@@ -217,8 +223,67 @@ fn a_drill_that_is_interrupted_leaves_nothing_behind() {
     });
     let engine = launched.expect("it has answered");
     assert!(is_running(engine));
-    running.signal(Signal::INT);
+    running.signal(signal);
     assert_eq!(running.until_end(BOUND).code(), Some(130), "{:?}", running.stderr());
     assert!(!is_running(engine));
     assert_eq!(std::fs::read_dir(&temporary).expect("it is there").count(), 0);
+}
+
+/// Holds a place of the model `o` of the endpoint at `address` for some seconds, three times: at once, and then whenever the
+/// drill has a request with an engine.
+fn other_people(address: &str) -> std::thread::JoinHandle<()> {
+    use std::io::{Read, Write};
+
+    fn exchange(address: &str, request: &str) -> String {
+        let mut stream = std::net::TcpStream::connect(address).expect("the endpoint listens");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("UTF-8");
+        answer
+    }
+    fn is_drilling(address: &str) -> bool {
+        let answer = exchange(address, "GET /status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        let status: Value = serde_json::from_str(body).expect("JSON");
+        let engines = status["engines"].as_array().expect("a list");
+        engines.iter().any(|engine| engine["model"] == "m" && engine["in_flight"] == 1)
+    }
+    let address = address.to_owned();
+    std::thread::spawn(move || {
+        for turn in 0..3 {
+            while turn > 0 && !is_drilling(&address) {
+                std::thread::yield_now();
+            }
+            let body = r#"{"model":"o","messages":[],"stream":true}"#;
+            let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close";
+            let answer =
+                exchange(&address, &format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+            assert!(answer.contains("[DONE]"), "{answer}");
+        }
+    })
+}
+
+#[tokio::test]
+async fn other_peoples_requests_are_waited_for_and_not_held_against_a_running_endpoint() {
+    // Longer than a place may stay taken after a scenario.
+    let slow = Reply { pace: 300 * MS, ..Reply::numbered(20) };
+    let slow = Script::always(Launch { replies: vec![slow], ..Launch::default() }).place();
+    let more = format!(
+        "[models.o]\npath = \"{}\"\nargs = {:?}\n[memory]\nmax_resident = 2\n",
+        slow.model().display(),
+        slow.args()
+    );
+    let home = Home::new(&Script::always(steady()), &more);
+    let running = Running::start_collecting_all(home.gglib(&["serve"]));
+    let line = running.until_line(|line| line.contains("http://"), BOUND);
+    let (_, rest) = line.split_once("http://").expect("the line names it");
+    let address = rest.split_once("/v1").expect("the base URL ends with /v1").0;
+    let others = other_people(address);
+    slow.until("others to be served", BOUND, |log| log.requests() == 1).await;
+    let mut drill =
+        home.gglib(&["drill", "--live", "--yes", "--json", "--model", "m", "--scenario", "kill-stream"]);
+    let output = drill.env("GGLIB_SERVER_LISTEN", address).output().expect("gglib starts");
+    assert_eq!(outcomes(&json(&output)), "kill -9, in a stream      stream answered       continuation true");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    others.join().expect("they have their answers");
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use gglib_testkit::engines::is_running;
+use gglib_testkit::engines::{is_running, signal};
 use gglib_testkit::wire::{Answer, Piece, Wire, post};
 use gglib_testkit::{Launch, Reply, Running, Script, Scripted, fake_engine};
 use rustix::process::Signal;
@@ -227,6 +227,70 @@ async fn keys_that_have_to_wait_for_a_restart_are_named() {
         BOUND,
     );
     assert_eq!(served.chat("m").await.head.status, 200);
+}
+
+/// The text of every file below `directory`.
+fn kept(directory: &std::path::Path) -> String {
+    let entries =
+        std::fs::read_dir(directory).expect("readable").map(|entry| entry.expect("readable").path());
+    let text = entries.map(|path| {
+        let bytes = || std::fs::read(&path).unwrap_or_default();
+        if path.is_dir() { kept(&path) } else { String::from_utf8_lossy(&bytes()).into_owned() }
+    });
+    text.collect()
+}
+
+/// 20 of the gateway's faults: every request's body was written to the disk. What people ask and are told is theirs; only
+/// slots, which are saved for them, hold their conversation.
+#[tokio::test]
+async fn what_is_asked_and_answered_is_neither_logged_nor_kept() {
+    let reply = Reply::text(["hocus ", "pocus"]);
+    let script = Script::always(Launch { replies: vec![reply], ..Launch::default() }).place();
+    let mut served = Served::start(&model("m", &script, "[slots]\nenabled = false"));
+    let ask = |body: &str| post("/v1/chat/completions", body);
+    for body in [
+        r#"{"messages":[{"role":"user","content":"abrakadabra"}]}"#,
+        r#"{"messages":[{"role":"user","content":"abrakadabra"}],"stream":true}"#,
+        r#"{"messages":[{"role":"user","content":"abrakadabra"}],"n":"#,
+    ] {
+        served.connect().await.ask(ask(body)).await;
+    }
+    let status = served.status().await.to_string();
+    served.running.signal(Signal::TERM);
+    assert!(served.running.until_end(BOUND).success());
+    let log = served.running.stderr().concat();
+    let kept = kept(served.home.path());
+    assert!(log.contains("gglib serves") && kept.contains("[models.m]"), "something was looked at");
+    for (place, text) in [("the log", &log), ("the status", &status), ("a file", &kept)] {
+        for word in ["abrakadabra", "hocus", "pocus"] {
+            assert!(!text.contains(word), "{word} is in {place}: {text}");
+        }
+    }
+}
+
+/// 28 of the gateway's faults: what is launched again is launched as it is configured by then.
+#[tokio::test]
+async fn a_relaunch_takes_the_settings_that_are_in_effect_by_then() {
+    let slow = Reply { prefill: BOUND, ..Reply::numbered(3) };
+    let before = Script::always(Launch { replies: vec![slow], ..Launch::default() }).place();
+    let after = scripted(3);
+    let served = Served::start(&model("m", &before, ""));
+    let mut client = served.connect().await;
+    client.send(post("/v1/chat/completions", "{\"messages\":[]}")).await;
+    before.until("the request to be served", BOUND, |log| log.requests() == 1).await;
+    served.save(&model("m", &after, "context = 1024"));
+    served.running.signal(Signal::HUP);
+    served.until("the reload", |status| reloads(status) == 1).await;
+    assert_eq!(after.log().launches(), 0, "what runs goes on as it was begun: {:?}", after.log());
+    let engine = pid(&served.status().await, "m").expect("it is loaded");
+    signal(u32::try_from(engine).expect("a process id"), Signal::KILL);
+    let answer = client.answer().await;
+    assert_eq!(
+        (answer.head.status, answer.head.header("x-gglib-recovery")),
+        (200, Some("relaunch")),
+        "{answer:?}"
+    );
+    assert_eq!((before.log().launches(), after.log().launches(), after.log().requests()), (1, 1, 1));
 }
 
 fn assert_draining(answer: &Answer) {

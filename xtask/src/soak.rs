@@ -4,7 +4,8 @@
 //! Several clients ask two real models of which one fits: streams, plain answers, tool calls, requests made twice with
 //! one `Idempotency-Key`, and clients that leave in every phase. Meanwhile engines are killed, stopped and killed while
 //! they load, slot files vanish, and the configuration changes. Each request is judged by
-//! [the promise](gglib_cli::drill); at the end the clients' count must agree with the endpoint's own, and processes,
+//! [the promise](gglib_cli::drill). A run in which nobody was answered, or in which no fault happened, proves nothing and
+//! fails; at the end the clients' count must agree with the endpoint's own, and processes,
 //! files, threads and memory must be where they were.
 
 #![expect(clippy::print_stdout, reason = "says how it goes while it goes")]
@@ -67,6 +68,7 @@ async fn soak(options: Options) -> Result<bool> {
     }
     let (faults, memory) = storm(&rig, &ledger, options).await?;
     let mut problems = ledger.broken();
+    problems.extend(faults.missing(options.minutes));
     problems.extend(rig.recovers().await);
     problems.extend(books::disagreements(&rig, &ledger).await);
     problems.extend(rig.leaks(&before).await);
@@ -101,7 +103,13 @@ async fn storm(rig: &Arc<Rig>, ledger: &Arc<Ledger>, options: Options) -> Result
         }
     }
     stop.send_replace(true);
-    let ended = timeout(rig.patience(), async { while clients.join_next().await.is_some() {} });
+    let ended = timeout(rig.patience(), async {
+        while let Some(ended) = clients.join_next().await {
+            if let Err(error) = ended {
+                ledger.blame(format!("a client has come to a bad end: {error}"));
+            }
+        }
+    });
     anyhow::ensure!(ended.await.is_ok(), "a client does not come to an end");
     Ok((faults.await?, memory))
 }

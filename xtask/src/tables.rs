@@ -1,8 +1,8 @@
 //! The docs, as far as code can write or check them.
 //!
 //! `cargo xtask tables` writes the generated pages. `cargo xtask tables --check` writes nothing and fails when one
-//! of them is stale, when the book's summary and its pages disagree, when a dependency is not justified, and when
-//! a command, a configuration or a link in the docs is not understood.
+//! of them is stale, when the book's summary and its pages disagree, when a dependency is not justified, when the code
+//! map and the crates disagree, and when a command, a configuration or a link in the docs is not understood.
 //!
 //! A page is a path and a function that renders its whole content (one that is mostly written by hand takes that over
 //! from itself); adding one means adding a module and a line to [`PAGES`].
@@ -17,6 +17,7 @@ use crate::finding::{Finding, Report};
 pub mod admission_rules;
 pub mod book;
 pub mod calls_over_time;
+pub mod code_map;
 pub mod command_line;
 pub mod configuration;
 pub mod dependencies;
@@ -90,10 +91,11 @@ pub fn check(root: &Path) -> Result<Report> {
     let (pages, in_book) = book::check(root)?;
     let (dependencies, in_dependencies) = dependencies::check(root)?;
     let (snippets, in_snippets) = snippets::check(root)?;
-    findings.extend(in_book.into_iter().chain(in_dependencies).chain(in_snippets));
+    let (modules, in_code_map) = code_map::check(root)?;
+    findings.extend(in_book.into_iter().chain(in_dependencies).chain(in_snippets).chain(in_code_map));
     let seen = format!(
-        "{} generated pages, {pages} pages in the book, {dependencies} dependencies, {snippets} commands, snippets \
-         and links",
+        "{} generated pages, {pages} pages in the book, {dependencies} dependencies, {modules} modules, {snippets} \
+         commands, snippets and links",
         PAGES.len()
     );
     Ok(Report::new("tables", seen, findings))

@@ -14,7 +14,7 @@ use crate::{settings, ui};
 pub(super) async fn run(args: Chat, common: &Common) -> Result<Exit, CliError> {
     let config = settings::load(common, &[])?;
     let url = client::url(&args.target, &config);
-    let model = client::model(args.model, &url).await?;
+    let model = client::model(args.model, &url, &config).await?;
     let interactive = std::io::stdin().is_terminal();
     if interactive {
         ui::note(&format!("Talking to {model}. An empty line or Ctrl-D ends."));
@@ -25,7 +25,7 @@ pub(super) async fn run(args: Chat, common: &Common) -> Result<Exit, CliError> {
     let mut messages: Vec<Value> = Vec::new();
     loop {
         if interactive {
-            ui::prompt();
+            ui::prompt("> ");
         }
         let line = lines.next_line().await.map_err(CliError::Stdin)?;
         let Some(line) = line.filter(|line| !line.trim().is_empty()) else {
@@ -33,7 +33,8 @@ pub(super) async fn run(args: Chat, common: &Common) -> Result<Exit, CliError> {
         };
         messages.push(json!({ "role": "user", "content": line }));
         match client.answer(&messages).await {
-            Ok(answer) => messages.push(json!({ "role": "assistant", "content": answer })),
+            Ok(None) => return Ok(Exit::Success),
+            Ok(Some(answer)) => messages.push(json!({ "role": "assistant", "content": answer })),
             // A person may try again; a script must hear of it.
             Err(error) if interactive => {
                 ui::failure(&error);

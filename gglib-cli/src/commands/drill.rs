@@ -17,12 +17,12 @@ use crate::drill::play::play;
 use crate::drill::scenario::{self, Scenario, Setup};
 use crate::drill::scorecard::{Row, Scorecard};
 use crate::drill::settings::changed;
-use crate::drill::stage::{Roles, Stage, poll};
+use crate::drill::stage::{Audience, Roles, Stage, poll};
 use crate::drill::trouble::Trouble;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::shutdown::Stop;
-use crate::{install, settings, ui};
+use crate::{choice, install, settings, ui};
 
 /// How long the processes of engines may take to end when their endpoint has.
 const GONE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Drill, common: &Common) -> Result<Exit, CliError>
         ui::part(&scenario::list());
         return Ok(Exit::Success);
     }
-    let mut stop = Stop::listen().map_err(CliError::Runtime)?;
+    let mut stop = Stop::listen().and_then(Stop::or_hangup).map_err(CliError::Runtime)?;
     let config = settings::load(common, &[])?;
     let mut session = Session::new(args, &config);
     let outcome = tokio::select! {
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
             other: Some(cast.other.0.to_string()),
             context: cast.spec.context,
         };
-        let stage = Stage::new(&url, self.config, roles)?;
+        let stage = Stage::new(&url, self.config, roles, Audience::DrillAlone)?;
         if setup != Setup::TakenPort {
             self.warm_up(&stage).await?;
         }
@@ -121,13 +121,13 @@ impl<'a> Session<'a> {
         if !status["version"].is_string() {
             return Err(CliError::Strange { url, answer: "a status without a version".to_owned() });
         }
-        self.agree(&url)?;
-        let named = client::model(self.args.model.clone(), &url).await?;
-        let models = client::get_json(&url, "/v1/models").await?;
-        let models = models["data"].as_array().map_or(&[][..], Vec::as_slice);
-        let roles = roles(&named, models);
+        self.agree(&url).await?;
+        let named = client::model(self.args.model.clone(), &url, self.config).await?;
+        let mut models = client::models(&url).await?;
+        models.retain(|model| model["id"].as_str().is_some_and(|name| choice::may_talk(self.config, name)));
+        let roles = roles(&named, &models);
         self.introduce(&format!("{} on the running endpoint {url}", roles.model), None);
-        let stage = Stage::new(&url, self.config, roles)?;
+        let stage = Stage::new(&url, self.config, roles, Audience::OthersToo)?;
         self.warm_up(&stage).await?;
         // What it is not set up for is only tried, and refused, if it was asked for.
         let has_two = stage.roles.other.is_some();
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn agree(&self, url: &str) -> Result<(), CliError> {
+    async fn agree(&self, url: &str) -> Result<(), CliError> {
         if self.args.live.yes {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
             return Err(CliError::LiveConsent(url.to_owned()));
         }
         let question = format!("Kill and stop engines of {url}? Whoever else uses them will notice.");
-        if ui::ask(&question) { Ok(()) } else { Err(CliError::LiveDeclined(url.to_owned())) }
+        if ui::ask(&question).await { Ok(()) } else { Err(CliError::LiveDeclined(url.to_owned())) }
     }
 
     fn chosen(&self, fits: impl Fn(Scenario) -> bool) -> Vec<Scenario> {
@@ -172,8 +172,10 @@ impl<'a> Session<'a> {
         self.progress.part(&format!("Drill of {what}\n{engine}Promise: {bound}\n{settings}\n\n{headings}"));
     }
 
-    /// Without a first answer there is nothing to drill.
+    /// Without a first answer there is nothing to drill. Who uses the endpoint is let finish first.
     async fn warm_up(&self, stage: &Stage) -> Result<(), CliError> {
+        self.progress.at("waiting until nobody uses the endpoint");
+        stage.idle().await.map_err(CliError::InUse)?;
         self.progress.at("loading the model");
         let answered = stage.is_well().await;
         answered.map_err(|breach| CliError::Model(format!("the model gives no answer: {breach}")))
@@ -256,11 +258,7 @@ impl<'a> Session<'a> {
 /// The model that is `named`, by its own name, since that is what `/status` shows; and another one.
 fn roles(named: &str, models: &[Value]) -> Roles {
     let name = |model: &Value| model["id"].as_str().map(str::to_owned);
-    let is_meant = |model: &&Value| {
-        let mut aliases = model["aliases"].as_array().into_iter().flatten();
-        model["id"] == *named || aliases.any(|alias| alias == named)
-    };
-    let meant = models.iter().find(is_meant);
+    let meant = client::find(models, named);
     let model = meant.and_then(name).unwrap_or_else(|| named.to_owned());
     let context = meant.and_then(|model| u32::try_from(model["context_length"].as_u64()?).ok());
     let other = models.iter().filter_map(name).find(|other| *other != model);

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use gglib_core::model::ModelSpec;
 use serde_json::{Value, json};
 
 use crate::args::{Common, Model};
-use crate::config_file::ConfigFile;
+use crate::config_file::{ConfigFile, Entry};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::{settings, ui};
@@ -15,14 +14,10 @@ pub(super) fn run(args: &Model, common: &Common) -> Result<Exit, CliError> {
     match args {
         Model::List { json } => list(*json, common),
         Model::Add { name, path, alias, context, parallel } => {
-            let spec = ModelSpec {
-                aliases: alias.clone(),
-                context: *context,
-                parallel: parallel.unwrap_or(1),
-                ..ModelSpec::new(gguf(path)?)
-            };
+            let entry =
+                Entry { path: gguf(path)?, aliases: alias.clone(), context: *context, parallel: *parallel };
             let mut file = ConfigFile::open(&settings::path(common)?)?;
-            file.set_model(name, &spec);
+            file.set_model(name, &entry)?;
             file.save()?;
             ui::line(&format!("Added {name}; a running endpoint takes it over in a few seconds."));
             Ok(Exit::Success)

@@ -13,7 +13,7 @@ use crate::settings;
 pub(super) async fn run(args: Question, common: &Common) -> Result<Exit, CliError> {
     let config = settings::load(common, &[])?;
     let url = client::url(&args.target, &config);
-    let model = client::model(args.model, &url).await?;
+    let model = client::model(args.model, &url, &config).await?;
     let rules = client::rules(&config, &model, args.no_retry);
     let client = Client::new(&url, model, rules)?;
     let content = match context()? {

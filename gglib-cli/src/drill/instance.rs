@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::scenario::Setup;
 use super::stage::poll;
 use super::trouble::Trouble;
+use crate::choice;
 use crate::endpoint::Endpoint;
 use crate::error::CliError;
 
@@ -80,25 +81,26 @@ impl Instance {
 pub(crate) struct Cast {
     pub(crate) model: ModelName,
     pub(crate) spec: ModelSpec,
-    /// The second one: the next that is configured, else the same file under another name.
+    /// The second one: the next by name that talks, else the same file under another name.
     pub(crate) other: (ModelName, ModelSpec),
 }
 
 impl Cast {
-    /// The model `named`, by name or alias, or else the first of the configuration.
+    /// The model `named`, by name or alias, or else the first by name that talks.
     pub(crate) fn of(config: &Config, named: Option<&str>) -> Result<Self, CliError> {
         let catalog = config.catalog();
         let chosen = match named {
             Some(name) => catalog.resolve(name).map_err(|unknown| {
                 CliError::Model(format!("no model `{}` is configured; see `gglib model list`", unknown.asked))
             })?,
-            None => catalog.iter().next().ok_or_else(|| {
+            None => choice::first(config).ok_or_else(|| {
                 let what = "a drill needs a model, and none is configured";
                 CliError::Model(format!("{what}; `gglib up` gets one, `gglib model add NAME FILE` adds one"))
             })?,
         };
         let (model, spec) = (chosen.0.clone(), actor(chosen.1));
-        let other = catalog.iter().find(|(name, _)| **name != model).map_or_else(
+        let is_other = |(name, spec): &(&ModelName, &ModelSpec)| **name != model && choice::talks(spec);
+        let other = config.models.iter().find(is_other).map_or_else(
             || (ModelName::new(format!("{model}-again")), spec.clone()),
             |(name, spec)| (name.clone(), actor(spec)),
         );

@@ -184,11 +184,12 @@ impl Play<'_> {
         if call.contents(PIECES).await { Ok(call) } else { Err(Trouble::TooFast) }
     }
 
-    /// Hangs up; what counts is how long it takes until the endpoint is rid of the request.
+    /// Hangs up; what counts is how long it takes until the endpoint is rid of the request. If that is not soon, it has
+    /// taken too long in any case.
     async fn leave(&self, call: Call, is_rid: impl Fn(&Value) -> bool) -> Result<Row, Trouble> {
         let seen = call.hang_up().await;
         let since = Instant::now();
-        self.stage.until("the request to be gone", |status| is_rid(status).then_some(())).await?;
+        self.stage.until_rid(is_rid).await?;
         Ok(Row { took: since.elapsed(), bound: CANCELLED, ..self.row(&seen) })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gglib_core::config::Config;
 use gglib_core::retry::RetryRules;
-use gglib_runtime::completion::{CompletionClient, Timeouts};
+use gglib_runtime::completion::{CompletionClient, CompletionError, Timeouts};
 use gglib_runtime::http::HttpError;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -31,9 +31,19 @@ pub(crate) struct Stage {
     pub(crate) roles: Roles,
     /// Within which each request has to end.
     pub(crate) bound: Duration,
+    audience: Audience,
     /// By which a patient client repeats a request.
     repeats: RetryRules,
     engines: Mutex<BTreeSet<EngineProcess>>,
+}
+
+/// Who uses the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The drill alone: whatever is counted is its own.
+    DrillAlone,
+    /// Others too, of whose requests nothing can be concluded.
+    OthersToo,
 }
 
 /// The models of a drill, by name.
@@ -49,11 +59,16 @@ pub(crate) struct Roles {
 
 impl Stage {
     /// The endpoint at `url`, which promises what `config` makes it promise.
-    pub(crate) fn new(url: &str, config: &Config, roles: Roles) -> Result<Self, HttpError> {
+    pub(crate) fn new(
+        url: &str,
+        config: &Config,
+        roles: Roles,
+        audience: Audience,
+    ) -> Result<Self, HttpError> {
         let bound = config.bound().total;
         let repeats = config.retry_rules(&roles.model).clone();
         let client = Client::new(url, bound.saturating_add(BEYOND))?;
-        Ok(Self { client, roles, bound, repeats, engines: Mutex::default() })
+        Ok(Self { client, roles, bound, audience, repeats, engines: Mutex::default() })
     }
 
     /// The engines that `/status` has shown so far.
@@ -99,15 +114,43 @@ impl Stage {
         self.until("the endpoint to be idle", idle).await
     }
 
-    /// Whether all places are free again, and a client that repeats a request as the endpoint says gets its answer.
+    /// Waits until the endpoint `is_rid` of a request whose client has left, but not for long.
+    ///
+    /// # Errors
+    /// When others may be the reason that it is not.
+    pub(crate) async fn until_rid(&self, is_rid: impl Fn(&Value) -> bool) -> Result<(), Trouble> {
+        let look = async || self.status().await.filter(&is_rid);
+        match poll("the request to be gone", SOON, look).await {
+            Err(_) if self.audience == Audience::OthersToo => Err(Trouble::Others),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all places are free again, as far as they are the drill's own, and a client that repeats a request as the
+    /// endpoint says gets its answer.
     pub(crate) async fn is_well(&self) -> Result<(), Breach> {
-        let free = poll("all places to be free", SOON, async || idle(&self.status().await?)).await;
-        free.map_err(|_| Breach::Afterwards("a place is still taken".to_owned()))?;
+        if self.audience == Audience::DrillAlone {
+            let free = poll("all places to be free", SOON, async || idle(&self.status().await?)).await;
+            free.map_err(|_| Breach::Afterwards("a place is still taken".to_owned()))?;
+        }
         let timeouts = Timeouts { headers: self.bound, idle: self.bound, attempt: self.bound };
         let client =
             CompletionClient::new(self.client.upstream(), self.repeats.clone()).with_timeouts(timeouts);
         let answered = client.complete(self.brief().to_string().into()).await;
-        answered.map(drop).map_err(|error| Breach::Afterwards(error.to_string()))
+        match answered {
+            Ok(_) => Ok(()),
+            // Refused in favour of others, as it has to be.
+            Err(CompletionError::GaveUp { .. })
+                if self.audience == Audience::OthersToo && self.is_busy().await =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(Breach::Afterwards(error.to_string())),
+        }
+    }
+
+    async fn is_busy(&self) -> bool {
+        self.status().await.is_some_and(|status| idle(&status).is_none())
     }
 
     /// A request that is answered soon.

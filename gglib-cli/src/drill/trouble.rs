@@ -22,6 +22,8 @@ pub(crate) enum Trouble {
     NothingFailed,
     #[error("the endpoint has not recovered from what was played before")]
     Unwell,
+    #[error("others use the endpoint, so that it cannot be told when it was rid of the drill's request")]
+    Others,
     #[error("it needs a second model, and the endpoint has one")]
     OneModel,
     #[error("it needs an endpoint that is set up for it; leave out --live")]

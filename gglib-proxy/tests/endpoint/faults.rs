@@ -1,18 +1,20 @@
 //! What a client gets for every fault of an engine: the whole answer or an explicit error, and how often the
 //! engine was asked for it.
 //!
-//! Which fault is shown where. T are those that users of local-model servers met, F scenarios of a public benchmark of
-//! gateways, R bug reports of gateways; without a file it is a test of this directory. Faults of the queue are listed in
-//! `gglib-runtime/tests/pool_memory.rs`.
+//! Which fault is shown where. T are those that users of local-model servers met, S the scenarios of failoverbench, R bug
+//! reports of gateways, numbers and bare letters the mended and the open faults of one gateway of this kind; without a file
+//! it is a test of this directory, and "core", "runtime" and "cli" are the crates. Faults of the queue are listed in
+//! `gglib-runtime/tests/pool_memory.rs`, among them T1 to T9, T19 to T22, T33 to T40, 1 to 13 and the letters that are not
+//! here; what is played against a whole endpoint, in `xtask/src/drill`.
 //!
 //! | fault | shown by |
 //! |---|---|
 //! | the engine is killed, then a request (T10) | `gglib-runtime`'s `engine.rs`; here: `DieBeforeHeaders` |
-//! | dies after content (T11, F8, R1, R2) | here: `DieAfter`; `continuation` |
-//! | dies before its head (T12, F5) | here: `DieBeforeHeaders`; `hung`, on every route |
+//! | dies after content (T11, S08, R1, R2) | here: `DieAfter`; `continuation` |
+//! | dies before its head (T12, S05) | here: `DieBeforeHeaders`; `hung`, on every route |
 //! | only pings, then dies (T14) | here and `hung`: `PingAfter`, `PingThenDie` |
 //! | healthy, and every request 500 (T15) | `hung`: `…_fails_at_everything_is_replaced_at_the_third_failure` |
-//! | hangs after content, a rival waits (T16, F9, R8) | here: `a_hang_with_a_patient_client_…`; `hung` |
+//! | hangs after content, a rival waits (T16, S09, R8) | here: `a_hang_with_a_patient_client_…`; `hung` |
 //! | stopped (SIGSTOP), deaf to SIGTERM | `hung`: `StopBeforeHeaders`, `StopAfter` |
 //! | killed while it loads or is idle (T18) | `gglib-runtime`'s `engine.rs` |
 //! | comes up and does not last (T20) | `hung`: `an_engine_that_does_not_last_…`; `gglib-core`'s `crashes` |
@@ -23,12 +25,12 @@
 //! | a restored slot that lies (T28) | `slots`; `gglib-runtime`'s `slots.rs` |
 //! | gglib is killed, with and without its guard (T30) | `gglib-runtime`'s `guard.rs` |
 //! | the configuration changes under streams (T32) | `gglib-cli`'s `reload.rs` |
-//! | silence before the head, before content (F6, F7, R4) | `clocks`: `every_clock_of_an_attempt_…`; `recovery` |
-//! | 500 once, 503, 429 with a hint (F1, F3, F4, R20) | here: `Status`; `recovery`: `an_engines_own_error_…` |
-//! | a malformed chunk (F10) | here: `GarbageAfter` |
-//! | no `[DONE]` (F11) | here: `NoDone` |
-//! | context or content refused, once (F12, F13, R42) | `recovery`; overflow texts: `gglib-core`'s `api_error.rs` |
-//! | the prefix is refused (F14, R14) | `continuation`: `if_it_cannot_go_on_the_client_hears_of_the_death` |
+//! | silence before the head, before content (S06, S07, R4) | `clocks`: `every_clock_of_an_attempt_…`; `recovery` |
+//! | 500 once, 503, 429 with a hint (S01, S03, S04, R20) | here: `Status`; `recovery`: `an_engines_own_error_…` |
+//! | a malformed chunk (S10) | here: `GarbageAfter` |
+//! | no `[DONE]` (S11) | here: `NoDone` |
+//! | context or content refused, once (S12, S13, R42) | `recovery`; overflow texts: `gglib-core`'s `api_error.rs` |
+//! | the prefix is refused (S14, R14) | `continuation`: `if_it_cannot_go_on_the_client_hears_of_the_death` |
 //! | ends without a `finish_reason` (R3) | here: `EndAfter`, `TextAfter` |
 //! | metadata before an error (R10) | `recovery`: `metadata_without_content_leaves_the_window_open` |
 //! | an error after the head, before or instead of content (R11, R12, R13) | `recovery`: `an_error_in_the_stream_…` |
@@ -36,6 +38,35 @@
 //! | retries multiply (R27) | here: how often an engine was asked; `gglib-cli`'s `retry_layers.rs` |
 //! | deltas held back (R37) | `passthrough` |
 //! | `id:` lines, comments of the engine (R38, R40) | here: `check` |
+//! | S02, S15: a queue that stays full, twenty requests while engines come and go | `xtask/src/drill`: `queues`, `loads` |
+//! | S16: model and usage are told as they are | `xtask/src/drill`: `answers` |
+//! | a call that was held back when its stream died (14) | `continuation`: `a_call_that_is_still_held_back_…`; `repair`: `an_engine_that_dies_over_a_call_…` |
+//! | a repair that hangs (15) | `repair`: `whatever_goes_wrong_leaves_the_first_answer_as_it_was`; `xtask/src/drill`: `answers` |
+//! | a cut that is told as `stop` (16) | here: `EndAfter`; core's `api_chunk`: `an_end_is_honest_when_every_choice_has_finished` |
+//! | usage lost, late, or beside the finish; one `[DONE]`, last (17) | `passthrough`: `usage_and_progress_are_for_those_who_ask`; core's `api_fold`: `usage_comes_from_the_engine_…`; `continuation`: `usage_adds_up_…` |
+//! | an answer of reasoning alone (18) | `gateway`: `an_answer_of_reasoning_alone_…` |
+//! | markup that holds its own closing tag, several functions in one (19) | `gateway`: `markup_that_the_engine_leaves_in_the_text_…`; gglib itself reads no such markup, except what its own repair asks for: core's `assess`: `an_unknown_function_is_replaced_by_any_and_calls_in_text_are_read` |
+//! | markup for plain clients, bodies on the disk (20) | `gateway`: the same; cli's `reload.rs`: `what_is_asked_and_answered_is_neither_logged_nor_kept` |
+//! | a prefix that changes each turn (21) | `passthrough`: `a_body_reaches_the_engine_byte_for_byte_…`; runtime's `real_slots.rs` |
+//! | slots that are saved and restored in silence, or not (22) | runtime's `slots.rs`, all of it; core's `slots::manifest`: `only_the_names_that_we_make_are_ours`, `torn_is_never_taken` |
+//! | the context is not what was configured, or more than there is (23, 24) | `gateway`: `the_context_that_is_told_…`; runtime's `command`: `context_is_per_request_…` |
+//! | content in parts, unknown members (24) | `gateway`: the same; `passthrough`: `a_body_reaches_the_engine_byte_for_byte_…` |
+//! | a killed process that does not go (25, state D) | runtime's `engine.rs`: `a_guard_that_never_says_a_word_does_not_hold_up_the_shutdown`, which is what is seen of it |
+//! | liveness by `/proc` on macOS (25) | does not apply, because an engine's end is told by its guard, its parent, and never looked up |
+//! | streams that hold the shutdown up (25) | cli's `reload.rs`: `a_drain_ends_at_its_bound_…`; `clocks`: `shutting_down_ends_idle_connections_…` |
+//! | what is off stays on (25) | runtime's `command`: `context_is_per_request_…` has every flag; `repair`: `…_what_is_off_is_off`; here: `with_relaunching_switched_off_…` |
+//! | an absurd hint, a short deadline, real jitter in tests (26) | core's `retry/hint.rs`: `c67_c68_…`; `retry/env.rs`: `the_first_delay_fits_a_shortened_deadline`; units are given, not drawn |
+//! | the command asks for a route that is gone (27) | cli's `drill.rs`: `a_running_endpoint_is_drilled_…`, with `status`; `real_gglib.rs` |
+//! | what is launched again has stale settings (28) | cli's `reload.rs`: `a_relaunch_takes_the_settings_that_are_in_effect_by_then` |
+//! | a client's sampler that passes a gate unread (28) | does not apply, because there is no gate: samplers pass as they are, `passthrough` |
+//! | a character split over chunks (C) | core's `sse.rs`: `every_cut_into_up_to_three_chunks_…`, `recorded_streams_survive_every_cut_…` |
+//! | bodies over 2 MiB (D) | `limits`: `a_body_that_is_too_large_is_told_so_however_it_comes`; `xtask/src/drill`: `answers` |
+//! | `data:` without a blank, a last line without an end (E) | core's `sse.rs`: `streams_decode_as_the_standard_says` |
+//! | a client that leaves while calls are held back (H) | `repair`: `a_client_that_leaves_during_a_repair_ends_it`; `clocks`: `who_leaves_is_noticed_at_once_…` |
+//! | long silence over a call, no bound of a stall, a slow reader (H) | `repair`: `text_passes_live_and_calls_wait_with_signs_of_life`; `hung`; `clocks`: `a_client_that_does_not_read_…` |
+//! | work of gglib's own that holds no lease (J) | `gateway`: `a_repair_holds_its_engine_…`; there are no chats inside gglib: its commands are clients |
+//! | a call that is taken for a loop (K) | `gateway`: `a_call_that_was_made_before_is_made_again` |
+//! | slots purged at a launch, saved after an aborted turn, trusted after a failed save (L) | runtime's `slots.rs`: `it_survives_a_restart_…`, `after_a_failed_save_the_older_one_stands`; `slots`: `an_answer_that_failed_leaves_it_unknown_…` |
 
 use std::time::Duration;
 

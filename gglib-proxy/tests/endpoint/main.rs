@@ -9,6 +9,7 @@ mod continuation;
 mod disconnects;
 mod exposition;
 mod faults;
+mod gateway;
 mod health;
 mod hung;
 mod idempotency;

@@ -26,7 +26,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "options belong to a model, never to a request; see T7 and T32",
     ),
     ("T30: SIGKILL of gglib itself", "no request outlives it; that no engine does is tested"),
-    ("T35: an engine that grows with each request", "no request sees it; its memory is measured and shown"),
+    (
+        "T35: an engine that grows with each request",
+        "no request sees it: one that has outgrown `memory.growth` is stopped when idle and launched anew, which is tested",
+    ),
 ];
 
 const INTRODUCTION: &str = "\

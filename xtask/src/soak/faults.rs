@@ -15,6 +15,9 @@ use super::rig::{MODELS, Rig, Variants};
 
 /// Between two faults, in milliseconds.
 const PAUSE: Range<u64> = 2_000..8_000;
+/// Minutes in which some fault has to happen, and in which each has to.
+const SOME: u16 = 2;
+const EACH: u16 = 10;
 /// For an engine to begin to load.
 const LOAD: Duration = Duration::from_secs(5);
 
@@ -26,7 +29,7 @@ pub(super) struct Faults {
     counts: BTreeMap<&'static str, usize>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Kill,
     KillWhileLoading,
@@ -53,6 +56,19 @@ const FAULTS: [Fault; 13] = [
     Fault::ReloadUnchanged,
 ];
 
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill -9 of an engine",
+            Self::KillWhileLoading => "kill -9 during a load",
+            Self::Stop => "SIGSTOP of an engine",
+            Self::RemoveSlots => "saved slots removed",
+            Self::Reload => "reload, one model changed",
+            Self::ReloadUnchanged => "reload, nothing changed",
+        }
+    }
+}
+
 impl Faults {
     pub(super) fn new(rig: Arc<Rig>, seed: u64) -> Self {
         Self {
@@ -68,6 +84,11 @@ impl Faults {
         &self.counts
     }
 
+    /// What a run of so many minutes cannot do without, and has not had: without faults it says nothing.
+    pub(super) fn missing(&self, minutes: u16) -> Vec<String> {
+        missing(&self.counts, minutes)
+    }
+
     /// One fault after the other until told to stop.
     pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) -> Self {
         loop {
@@ -76,31 +97,25 @@ impl Faults {
                 return self;
             }
             let fault = FAULTS[self.random.usize(..FAULTS.len())];
-            if let Some(name) = self.happen(fault).await {
-                *self.counts.entry(name).or_default() += 1;
+            if self.happen(fault).await {
+                *self.counts.entry(fault.name()).or_default() += 1;
             }
         }
     }
 
-    /// Does it; its name, if there was something to do it to.
-    async fn happen(&mut self, fault: Fault) -> Option<&'static str> {
+    /// Does it; whether there was something to do it to.
+    async fn happen(&mut self, fault: Fault) -> bool {
         match fault {
-            Fault::Kill => {
-                strike(self.rig.engine("resident").await?, Signal::KILL).then_some("kill -9 of an engine")
-            }
-            Fault::Stop => {
-                strike(self.rig.engine("resident").await?, Signal::STOP).then_some("SIGSTOP of an engine")
-            }
-            Fault::KillWhileLoading => {
-                strike(self.loading().await?, Signal::KILL).then_some("kill -9 during a load")
-            }
-            Fault::RemoveSlots => self.remove_slots().then_some("saved slots removed"),
+            Fault::Kill => strike(self.rig.engine("resident").await, Signal::KILL),
+            Fault::Stop => strike(self.rig.engine("resident").await, Signal::STOP),
+            Fault::KillWhileLoading => strike(self.loading().await, Signal::KILL),
+            Fault::RemoveSlots => self.remove_slots(),
             Fault::Reload => {
                 let model = self.changing().await;
                 self.variants[model] += 1;
-                self.rig.reload(self.variants).ok().map(|()| "reload, one model changed")
+                self.rig.reload(self.variants).is_ok()
             }
-            Fault::ReloadUnchanged => self.rig.reload(self.variants).ok().map(|()| "reload, nothing changed"),
+            Fault::ReloadUnchanged => self.rig.reload(self.variants).is_ok(),
         }
     }
 
@@ -137,8 +152,40 @@ impl Faults {
     }
 }
 
-/// Sends `signal` to an engine of ours; whether it was still there.
-fn strike(pid: u32, signal: Signal) -> bool {
+/// Sends `signal` to an engine of ours; whether there was one, and it was still there.
+fn strike(pid: Option<u32>, signal: Signal) -> bool {
+    let Some(pid) = pid else { return false };
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
     is_running(pid) && process.is_some_and(|process| kill_process(process, signal).is_ok())
+}
+
+fn missing(counts: &BTreeMap<&'static str, usize>, minutes: u16) -> Vec<String> {
+    if minutes >= SOME && counts.is_empty() {
+        return vec![format!("no fault has happened in {minutes} min")];
+    }
+    let mut missing = Vec::new();
+    for name in FAULTS.map(Fault::name) {
+        let problem = format!("in {minutes} min this has not happened: {name}");
+        if minutes >= EACH && !counts.contains_key(name) && !missing.contains(&problem) {
+            missing.push(problem);
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_faults_is_no_soak_and_a_long_one_has_each() {
+        let none = BTreeMap::new();
+        assert_eq!(missing(&none, 1), Vec::<String>::new());
+        assert_eq!(missing(&none, 2), ["no fault has happened in 2 min"]);
+        let mut all: BTreeMap<_, _> = FAULTS.map(|fault| (fault.name(), 1)).into();
+        assert_eq!((all.len(), missing(&all, 10)), (6, Vec::new()));
+        all.remove(Fault::RemoveSlots.name());
+        assert_eq!(missing(&all, 9), Vec::<String>::new());
+        assert_eq!(missing(&all, 10), ["in 10 min this has not happened: saved slots removed"]);
+    }
 }

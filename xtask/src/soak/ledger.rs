@@ -93,12 +93,16 @@ impl Ledger {
         self.entries().outcomes.clone()
     }
 
-    /// The broken promises, and requests that are in no count.
+    /// The broken promises, requests that are in no count, and that there was no answer at all, since then nothing was
+    /// put to the test.
     pub(super) fn broken(&self) -> Vec<String> {
         let entries = self.entries();
         let mut problems: Vec<_> = entries.broken.iter().take(TOLD).cloned().collect();
         if entries.broken.len() > TOLD {
             problems.push(format!("and {} more broken promises", entries.broken.len() - TOLD));
+        }
+        if entries.answered == 0 {
+            problems.push("no request was answered in full".to_owned());
         }
         let ended: usize = entries.outcomes.values().sum();
         if ended != entries.sent {
@@ -129,9 +133,13 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use gglib_cli::drill::outcome::End;
+    use gglib_cli::drill::outcome::{End, Head};
+    use http::header::CONTENT_TYPE;
+    use http::{HeaderMap, HeaderValue, StatusCode};
 
     use super::*;
+
+    const BOUND: Duration = Duration::from_secs(9);
 
     fn seen(end: End) -> Seen {
         Seen {
@@ -144,18 +152,37 @@ mod tests {
         }
     }
 
+    fn answered() -> Seen {
+        let json = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let body = br#"{"object":"chat.completion","choices":[{"index":0,"finish_reason":"stop",
+            "message":{"role":"assistant","content":"Yes."}}]}"#;
+        let head = Some(Head { status: StatusCode::OK, headers: json });
+        Seen { head, body: body.to_vec(), ..seen(End::Clean) }
+    }
+
     #[test]
     fn a_request_without_an_end_and_a_broken_promise_are_told() {
         let ledger = Ledger::default();
+        for seen in [answered(), seen(End::Left)] {
+            ledger.open();
+            ledger.close(&seen, BOUND);
+        }
+        assert_eq!((ledger.counts().answered, ledger.counts().left, ledger.broken()), (1, 1, Vec::new()));
         ledger.open();
-        ledger.close(&seen(End::Left), Duration::from_secs(9));
-        assert_eq!((ledger.counts().left, ledger.broken()), (1, Vec::new()));
-        ledger.open();
-        assert_eq!(ledger.broken(), ["2 requests were sent and 1 have ended"]);
-        ledger.close(&seen(End::Cut), Duration::from_secs(9));
+        assert_eq!(ledger.broken(), ["3 requests were sent and 2 have ended"]);
+        ledger.close(&seen(End::Cut), BOUND);
         assert_eq!(
             ledger.broken(),
             ["plain: broken: the connection ended without an answer after 1.0s: \"\""]
         );
+    }
+
+    #[test]
+    fn traffic_without_an_answer_is_a_problem() {
+        let ledger = Ledger::default();
+        assert_eq!(ledger.broken(), ["no request was answered in full"]);
+        ledger.open();
+        ledger.close(&seen(End::Left), BOUND);
+        assert_eq!(ledger.broken(), ["no request was answered in full"]);
     }
 }

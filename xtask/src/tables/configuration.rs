@@ -80,15 +80,17 @@ fn variables() -> String {
     });
     let others = [
         ("GGLIB_CONFIG", "The configuration file, as `--config`."),
-        ("GGLIB_URL", "The endpoint that `chat`, `q` and `status` talk to, as `--url`."),
+        ("GGLIB_URL", "The endpoint that `chat`, `q`, `status` and `top` talk to, as `--url`."),
         (LLAMA_SERVER_ENV_VAR, "A `llama-server` to use when `engine.binary` is `auto`."),
         (
             DATA_DIR_ENV_VAR,
-            "Where `gglib up` installs; `~/.local/share/gglib` (or below `$XDG_DATA_HOME`) without it.",
+            "Where `gglib up` installs, and where the endpoint keeps saved slots, its register of engines and the memory \
+             that models were measured to take; `~/.local/share/gglib` (or below `$XDG_DATA_HOME`) without it.",
         ),
         (
             "GGLIB_LOG",
-            "What is logged to standard error, such as `debug` or `gglib_runtime=debug`; `info` for `serve`, else `error`.",
+            "What is logged to standard error, such as `debug` or `gglib_runtime=debug`; `info` for `serve`, `warn` for `up`, \
+             else `error`.",
         ),
         ("XDG_RUNTIME_DIR", "Where the engines' sockets lie; the directory for temporary files without it."),
     ];

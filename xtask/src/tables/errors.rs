@@ -25,7 +25,8 @@ cut. There is no `data: [DONE]` after an error, and no `finish_reason`.
 
 const BEFORE_TABLE: &str = "\
 An engine's own errors keep their status and message. A string code of the engine is kept as well; an integer one is
-replaced by a code of the table, and what was replaced stands in `metadata` as `upstream_code` and `upstream_type`.
+replaced by a code of the table, and what was replaced stands in `metadata` as `upstream_code` and `upstream_type`. A
+request whose body stops coming is answered with 408 instead of 400, and `invalid_request`.
 
 The last column says whether gglib's own client (`gglib chat`, `gglib q`) may repeat a request that ended with this
 code before any content came.";
