@@ -85,7 +85,9 @@ impl ModelRequest {
         let stream = body.bool_member("stream")?.unwrap_or(false);
         // Whatever the engine says to 0, an answer without a choice would not be one.
         let prompts = if route == Route::Completions { prompts(&body) } else { 1 };
-        let choices = body.u64_member("n")?.unwrap_or(1).max(1).saturating_mul(prompts);
+        // llama-server takes the first of the two that is not null.
+        let each = body.u64_member("n_cmpl")?.or(body.u64_member("n")?).unwrap_or(1);
+        let choices = each.max(1).saturating_mul(prompts);
         let progress = body.bool_member("return_progress")?.unwrap_or(false);
         let repairable = match until.filter(|_| choices == 1 && route == Route::Chat) {
             Some(until) => Repairable::read(&mut body, until)?,
@@ -214,6 +216,14 @@ mod tests {
         // The tokens of one prompt.
         assert_eq!(choices(r#"{"prompt":[15,7,3]}"#), 1);
         assert_eq!(choices(r#"{"prompt":[]}"#), 1);
+    }
+
+    #[test]
+    fn the_engines_own_name_for_the_number_of_choices_decides() {
+        let choices = |more: &'static str| read_for(Route::Chat, more, &["a"]).unwrap().choices;
+        assert_eq!(choices(r#"{"messages":[],"n_cmpl":2}"#), 2);
+        assert_eq!(choices(r#"{"messages":[],"n_cmpl":1,"n":2}"#), 1);
+        assert_eq!(choices(r#"{"messages":[],"n_cmpl":null,"n":2}"#), 2);
     }
 
     #[test]
