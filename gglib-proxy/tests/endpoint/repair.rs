@@ -163,6 +163,20 @@ async fn packaging_is_mended_without_a_second_request() {
     }
 }
 
+/// There may have been more calls to come, whatever was mended of those that came.
+#[tokio::test(start_paused = true)]
+async fn what_was_cut_off_stays_so_when_only_packaging_was_mended() {
+    for arguments in [r#"{"city":"Berlin",}"#, r#""{\"city\":\"Berlin\"}""#] {
+        for body in both(&json!({ "max_tokens": 9 })) {
+            let endpoint = start([calls(&[("ping", "{}"), ("weather", arguments)], "length")], "");
+            let answer = endpoint.chat(&body).await;
+            assert_eq!(got(&answer), r#"ping({}) weather({"city":"Berlin"})"#, "{arguments}");
+            assert_eq!(finish_reason(&answer), "length");
+            assert_eq!((counted(&endpoint).await, endpoint.ports.stage.sent()), ([1, 1, 0], 1));
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_broken_call_is_asked_for_again_in_both_forms() {
     let table = [
