@@ -34,9 +34,9 @@ pub struct Call {
 impl Turn {
     /// Whether each call has an index of its own, by which a client tells it from the others.
     pub(super) fn is_numbered(&self) -> bool {
-        let mut indices: Vec<_> = self.calls.iter().filter_map(|call| call.index).collect();
+        let mut indices: Vec<_> = self.calls.iter().map(|call| call.index).collect();
         indices.sort_unstable();
-        indices.windows(2).all(|pair| pair[0] != pair[1])
+        indices.iter().all(Option::is_some) && indices.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Takes the `data` of one chunk; only the first choice counts. Anything else that it says is passed over.
