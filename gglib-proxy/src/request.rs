@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::account::Account;
-use crate::repairable::Repairable;
+use crate::repairable::{Repairable, mend_calls};
 use crate::route::Route;
 
 /// A request whose model is known.
@@ -35,7 +35,8 @@ pub(crate) struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Reads a client's body. Calls in the answer are judged, if at all, `until` a certain time.
+    /// Reads a client's body. Calls in the answer are judged, and those in the history mended, if at all; calls in the
+    /// answer `until` a certain time.
     ///
     /// Where there are streams the engine is always asked for one, since it notices only of a stream that its client
     /// has left, and always for its progress, since a long prompt would look like a stall otherwise.
@@ -89,10 +90,12 @@ impl ModelRequest {
         let each = body.u64_member("n_cmpl")?.or(body.u64_member("n")?).unwrap_or(1);
         let choices = each.max(1).saturating_mul(prompts);
         let progress = body.bool_member("return_progress")?.unwrap_or(false);
-        let repairable = match until.filter(|_| choices == 1 && route == Route::Chat) {
-            Some(until) => Repairable::read(&mut body, until)?,
-            None => None,
-        };
+        let until = until.filter(|_| route == Route::Chat);
+        if until.is_some() {
+            mend_calls(&mut body)?;
+        }
+        // Which of several choices a client would want repaired, nobody knows.
+        let repairable = until.filter(|_| choices == 1).and_then(|until| Repairable::read(&body, until));
         let mut options = match body.object_member("stream_options")? {
             Some(options) => options,
             None => JsonObject::parse(Bytes::from_static(b"{}"))?,

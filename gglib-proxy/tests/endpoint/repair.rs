@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use gglib_core::ports::{Liveness, Phase};
+use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece, post};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -419,6 +420,33 @@ async fn a_bad_call_in_the_history_is_mended_or_the_client_is_told_where() {
         "{error}"
     );
     assert_eq!(endpoint.ports.stage.sent(), 1);
+}
+
+/// The engine fails on such a history whatever is asked of it.
+#[tokio::test(start_paused = true)]
+async fn a_bad_call_in_the_history_is_mended_without_tools_and_with_several_choices() {
+    let call =
+        json!({ "id": "1", "type": "function", "function": { "name": "ping", "arguments": "{\"a\":1,}" } });
+    let messages = json!([{ "role": "assistant", "tool_calls": [call] }, { "role": "user", "content": "x" }]);
+    for more in [
+        json!({}),
+        json!({ "tools": null }),
+        json!({ "tools": [], "stream": true }),
+        json!({ "tools": [{}], "tool_choice": "none" }),
+        json!({ "tools": [{}], "n": 1, "n_cmpl": 2 }),
+    ] {
+        let mut body = more.clone();
+        body["messages"] = messages.clone();
+        let endpoint = start([text("a")], "");
+        endpoint.chat(&body.to_string()).await;
+        let sent = &endpoint.ports.stage.bodies()[0];
+        assert!(sent.contains(r#""arguments":"{\"a\":1}""#), "{more}: {sent}");
+    }
+    let body = json!({ "messages": messages }).to_string();
+    let settings = Settings { repair: false, ..shipped() };
+    let endpoint = Piped::start(Ports::answering([text("a")]), settings);
+    endpoint.chat(&body).await;
+    assert!(endpoint.ports.stage.bodies()[0].contains(r#""{\"a\":1,}""#));
 }
 
 /// Which call a client would want of two choices nobody knows, and the older form has no tools to judge by.
