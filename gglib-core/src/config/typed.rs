@@ -177,14 +177,14 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
             context: number("context").and_then(|tokens| u32::try_from(tokens).ok()),
             parallel: number("parallel").and_then(|slots| u32::try_from(slots).ok()).unwrap_or(1),
             args: list("args"),
-            ttl: text("ttl").and_then(value::duration),
+            ttl: text("ttl").and_then(value::above_zero),
             pin: flag("pin"),
             preload: flag("preload"),
             group: text("group").map(str::to_owned).filter(|group| !group.is_empty()),
         };
-        if text("ttl").is_some() && spec.ttl.is_none_or(|ttl| ttl.is_zero()) {
+        if text("ttl").is_some() && spec.ttl.is_none() {
             let given = &values[&at("ttl")];
-            read.reject(&at("ttl").join("."), given, "a duration above zero such as \"15m\"");
+            read.reject(&at("ttl").join("."), given, ABOVE_ZERO);
         }
         for key in ["context", "parallel"] {
             if number(key) == Some(0) {
@@ -353,7 +353,7 @@ mod tests {
         check(
             "[timeouts]\nidle = \"0s\"",
             &format!(
-                "`timeouts.idle` in {file}: expected a duration above zero such as \"30s\", found \"0s\""
+                "`timeouts.idle` in {file}: expected a duration above zero and of at most 100 years, such as \"30s\", found \"0s\""
             ),
         );
         check("server = 3", &format!("`server` in {file}: expected a table, found 3"));
@@ -378,6 +378,23 @@ mod tests {
             "the name `b` means both `b` and `a`; remove one of the aliases",
         );
         assert!(from_file("[server").unwrap_err().starts_with(&format!("{file} is not valid TOML: ")));
+    }
+
+    #[test]
+    fn no_duration_is_beyond_what_clocks_can_add() {
+        let expected = "expected a duration above zero and of at most 100 years, such as \"30s\", found";
+        let durations = KEYS.iter().filter(|key| key.kind == key::Kind::Duration);
+        for key in durations {
+            let path = key.path.replace('*', "m").replace("CLASS", "timeout");
+            let (section, name) = path.rsplit_once('.').unwrap();
+            let with =
+                |value: &str| from_file(&format!("models.m.path = \"m\"\n{section}.{name} = \"{value}\""));
+            for absurd in ["500000000000y", "101y"] {
+                let error = with(absurd).unwrap_err();
+                assert_eq!(error, format!("`{path}` in /etc/gglib/gglib.toml: {expected} \"{absurd}\""));
+            }
+            assert!(with("100y").is_ok(), "{path}: {}", with("100y").unwrap_err());
+        }
     }
 
     #[test]
