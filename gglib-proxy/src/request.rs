@@ -1,10 +1,9 @@
 //! What a client asks for, read from the few members of its body that matter here.
 
 use bytes::Bytes;
-use gglib_core::api::body::JsonObject;
+use gglib_core::api::body::{JsonObject, items};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::{Catalog, ModelName, Unknown};
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::account::Account;
@@ -124,10 +123,11 @@ impl ModelRequest {
 
 /// How many prompts a text completion has: a list may hold several, or the tokens of one.
 fn prompts(body: &JsonObject) -> u64 {
-    let Some(prompt) = body.raw_member("prompt") else { return 1 };
-    let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(prompt) else { return 1 };
-    let several = list.iter().all(|prompt| prompt.get().starts_with(['"', '[', '{']));
-    if several { list.len().max(1) as u64 } else { 1 }
+    let Some(prompt) = body.raw_member("prompt").and_then(|prompt| str::from_utf8(prompt).ok()) else {
+        return 1;
+    };
+    let several = items(prompt).all(|prompt| prompt.get().starts_with(['"', '[', '{']));
+    if several { items(prompt).count().max(1) as u64 } else { 1 }
 }
 
 fn resolve(asked: Option<&str>, catalog: &Catalog) -> Result<ModelName, ApiError> {

@@ -2,11 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::NotContinuable;
 use super::delivered::Heard;
-use crate::api::body::JsonObject;
+use crate::api::body::{JsonObject, items};
 
 /// The members that bound the answer's length. The first one that is there decides, also when it says that there is
 /// no bound (llama-server b10434).
@@ -128,6 +127,6 @@ fn last_role(body: &JsonObject) -> Option<String> {
     struct Message {
         role: String,
     }
-    let messages: Vec<&RawValue> = serde_json::from_slice(body.raw_member("messages")?).ok()?;
-    serde_json::from_str::<Message>(messages.last()?.get()).ok().map(|message| message.role)
+    let messages = str::from_utf8(body.raw_member("messages")?).ok()?;
+    serde_json::from_str::<Message>(items(messages).last()?.get()).ok().map(|message| message.role)
 }

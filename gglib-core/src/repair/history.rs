@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::mend::{Ending, mend};
+use crate::api::body::items;
 
 /// A call in the history whose arguments no engine can read, and for which only the client knows what was meant.
 ///
@@ -48,9 +49,9 @@ pub fn mend_history(messages: &str) -> Result<Option<String>, HistoryError> {
         return Ok(None);
     }
     let start = messages.as_ptr().addr();
-    for (position, message) in list(messages).enumerate() {
+    for (position, message) in items(messages).enumerate() {
         let Ok(Message { tool_calls: Some(calls) }) = serde_json::from_str(message.get()) else { continue };
-        for (number, call) in list(calls.get()).enumerate() {
+        for (number, call) in items(calls.get()).enumerate() {
             let Some(raw) = arguments(call) else { continue };
             let Ok(text) = serde_json::from_str::<String>(raw.get()) else { continue };
             let Some(unreadable) = problem(&text) else { continue };
@@ -96,11 +97,6 @@ fn has_finite_numbers(value: &Value) -> bool {
         Value::Object(members) => members.values().all(has_finite_numbers),
         Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
-}
-
-/// The items of a list; nothing else has any.
-fn list(text: &str) -> impl Iterator<Item = &RawValue> {
-    serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default().into_iter()
 }
 
 fn arguments(call: &RawValue) -> Option<&RawValue> {
