@@ -9,6 +9,7 @@ use toml::Value;
 use super::error::ConfigError;
 use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
+use super::reserved::reserved;
 use super::value::ABOVE_ZERO;
 use super::{
     Admission, Budget, Config, Engine, Memory, Recovery, Server, Slots, Timeouts, Transport, retry, value,
@@ -192,23 +193,18 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
                 read.reject(&at(key).join("."), given, "a whole number of at least 1");
             }
         }
-        for argument in spec.args.iter().filter(|argument| is_reserved(argument)) {
+        for (argument, instead) in reserved(&spec) {
             read.errors.push(ConfigError::ReservedArgument {
                 key: at("args").join("."),
                 origin: values[&at("args")].origin.clone(),
-                argument: argument.clone(),
+                argument: argument.to_owned(),
+                instead: instead.map(|key| at(key).join(".")),
             });
         }
         models.insert(ModelName::new(name), spec);
     }
     check_names(&models, read.errors);
     models
-}
-
-/// Whether `argument` says where an engine listens or who may use it: one that listens elsewhere is never found.
-fn is_reserved(argument: &str) -> bool {
-    const RESERVED: [&str; 5] = ["--host", "--port", "--api-key", "--api-key-file", "--api-prefix"];
-    RESERVED.contains(&argument.split_once('=').map_or(argument, |(name, _)| name))
 }
 
 /// Every name and alias must mean one model.
@@ -372,6 +368,10 @@ mod tests {
         check(
             "[models.a]\npath = \"a\"\nargs = [\"--port\", \"1\"]",
             &format!("`models.a.args` in {file}: --port is gglib's own to set; remove it from the list"),
+        );
+        check(
+            "[models.a]\npath = \"a\"\nargs = [\"-np\", \"4\"]",
+            &format!("`models.a.args` in {file}: -np is gglib's own to set; use `models.a.parallel` instead"),
         );
         check(
             "[models.a]\npath = \"a\"\naliases = [\"b\"]\n[models.b]\npath = \"b\"",
