@@ -54,6 +54,25 @@ fn calls_that_share_an_index_are_given_one_each() {
 }
 
 #[test]
+fn what_is_blanked_out_in_later_fragments_begins_no_call() {
+    for index in [json!(0), json!(null)] {
+        let mut turn = Turn::default();
+        for (id, name, arguments) in [("a", "get_weather", "{\"city\":"), ("", "", "\"Bo"), ("", "", "nn\"}")]
+        {
+            let call =
+                json!({ "index": index, "id": id, "function": { "name": name, "arguments": arguments } });
+            turn.push(json!({ "choices": [{ "delta": { "tool_calls": [call] } }] }).to_string().as_bytes());
+        }
+        let calls: Vec<_> = turn
+            .calls
+            .iter()
+            .map(|call| (call.id.as_deref(), call.name.as_str(), call.arguments.as_str()))
+            .collect();
+        assert_eq!(calls, [(Some("a"), "get_weather", r#"{"city":"Bonn"}"#)], "{index}");
+    }
+}
+
+#[test]
 fn calls_without_an_index_are_given_one() {
     let without = |calls: &[&str]| {
         let mut turn = Turn::default();
