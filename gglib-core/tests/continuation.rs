@@ -491,7 +491,7 @@ proptest! {
         for heard in [heard, delivered(["a"])] {
             let Ok(continuation) = plan(&more, heard) else { continue };
             let (_, mut splicer) = continuation.issue().unwrap();
-            for chunk in odd.iter().map(|chunk| chunk.as_bytes()).chain([&*noise]) {
+            for chunk in odd.iter().map(String::as_bytes).chain([&*noise]) {
                 splicer.chunk(&Bytes::copy_from_slice(chunk));
             }
         }
