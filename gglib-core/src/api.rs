@@ -4,6 +4,7 @@
 //! request is edited member by member and otherwise stays byte for byte, and a chunk is only probed.
 
 pub mod body;
+pub(crate) mod call;
 pub mod chunk;
 pub mod error;
 pub mod fold;

@@ -38,6 +38,7 @@ mod key;
 mod layers;
 mod pins;
 mod reload;
+mod reserved;
 mod retry;
 mod typed;
 mod value;

@@ -12,8 +12,8 @@
 //! Plain text of one choice, streamed. Not:
 //!
 //! - once reasoning, a refusal or a tool call was sent: they cannot be given back to an engine as half of a turn;
-//! - with `n` above 1, `logprobs`, `top_logprobs` or `n_probs`: what belongs to the delivered tokens is not known to a
-//!   second engine;
+//! - with `n` or `n_cmpl` above 1, or once a chunk of any choice but the first was sent;
+//! - with `logprobs`, `top_logprobs` or `n_probs`: what belongs to the delivered tokens is not known to a second engine;
 //! - with a `response_format` other than text, `json_schema` or `grammar`: the constraint would begin anew at the seam;
 //! - when a tool must be called (`tool_choice` or `function_call` of anything but `auto` and `none`). Tools that are
 //!   merely offered do no harm as long as none was called: a call may still come in the continuation;
@@ -60,6 +60,9 @@ pub enum NotContinuable {
     /// The text was delivered in a form that is not understood.
     #[error("the delivered chunks are of a shape that is not understood")]
     Shape,
+    /// Parts of several choices have been delivered.
+    #[error("more than one choice has been delivered")]
+    Choices,
     /// More text has been delivered than is remembered.
     #[error("more than {0} bytes of text have been delivered")]
     TooLong(usize),
@@ -117,10 +120,11 @@ impl Continuation {
         spent.then(|| self.heard.ending("length", tokens, self.terms.usage))
     }
 
-    /// The delivered text, where its tokens matter and are not known: each chunk is a token, except that a character
-    /// beyond ASCII can be several, which come together.
+    /// The delivered text, where its tokens matter: there are no fewer than chunks, but a chunk can hold several. A
+    /// character may take more than one, and llama-server holds text back as long as it may be the beginning of a stop
+    /// string or of a call.
     pub fn uncounted(&self) -> Option<&str> {
-        (self.terms.limit.is_some() && !self.heard.text.is_ascii()).then_some(&self.heard.text)
+        self.terms.limit.is_some().then_some(&self.heard.text)
     }
 
     /// Takes note of the number of tokens in the delivered text.

@@ -5,6 +5,7 @@ pub use catalog::{Catalog, Unknown};
 pub use estimate::{EngineOptions, Estimate};
 pub use name::ModelName;
 pub use spec::ModelSpec;
+pub(crate) use spec::option_name;
 
 mod catalog;
 pub mod estimate;

@@ -1,7 +1,7 @@
 //! Edits of a request body change what they name and nothing else.
 
 use bytes::Bytes;
-use gglib_core::api::body::{BodyError, JsonObject, MAX_DEPTH};
+use gglib_core::api::body::{BodyError, JsonObject, MAX_DEPTH, MAX_MEMBERS};
 use gglib_core::api::error::ApiError;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -52,6 +52,18 @@ fn a_body_that_is_no_object_is_refused_with_its_place() {
         let error = parse(body).map(JsonObject::into_bytes).expect_err(body);
         assert_eq!(error.to_string(), expected, "{body:?}");
     }
+}
+
+#[test]
+fn a_body_of_more_members_than_can_be_meant_is_refused() {
+    let body = |members: usize| format!("{{{}\"\":[1,2]}}", "\"\":1,".repeat(members - 1));
+    assert_eq!(object(&body(MAX_MEMBERS)).raw_member(""), Some(&b"[1,2]"[..]));
+    let error = parse(&body(MAX_MEMBERS + 1)).unwrap_err();
+    assert_eq!(error.to_string(), "the body has more than 10000 members");
+    assert_eq!(ApiError::from(error).status, 400);
+    // What is wrong with the syntax comes first, wherever it stands.
+    let error = parse(&format!("{},", body(MAX_MEMBERS + 9))).unwrap_err();
+    assert!(matches!(error, BodyError::Syntax(_)), "{error}");
 }
 
 #[test]

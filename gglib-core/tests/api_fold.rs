@@ -167,6 +167,24 @@ fn calls_that_share_an_index_are_told_apart_by_id() {
 }
 
 #[test]
+fn what_is_blanked_out_in_later_fragments_begins_no_call() {
+    let blank = |index: &str, arguments: &str| {
+        format!(
+            r#"{{"tool_calls":[{{{index}"id":"","type":"","function":{{"name":"","arguments":"{arguments}"}}}}]}}"#
+        )
+    };
+    for index in ["\"index\":0,", ""] {
+        let first =
+            blank(index, "{").replace(r#""id":"""#, r#""id":"a""#).replace(r#""name":"""#, r#""name":"f""#);
+        let folded = message(&[&first, &blank(index, "\\\"x\\\":"), &blank(index, "1}")]);
+        assert_eq!(
+            folded["tool_calls"],
+            json!([{"id":"a","type":"","function":{"name":"f","arguments":"{\"x\":1}"}}])
+        );
+    }
+}
+
+#[test]
 fn the_older_function_call_is_merged_too() {
     let folded = message(&[
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{"}}"#,

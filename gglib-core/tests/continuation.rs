@@ -164,10 +164,19 @@ fn every_limit_is_reduced_and_the_answer_ends_when_the_one_that_counts_is_spent(
     assert_eq!(limits(json!({})), [None, None, None]);
     assert_eq!(limits(json!({ "max_tokens": 3 })), [None, Some(1), None]);
     assert_eq!(limits(json!({ "max_tokens": -1, "n_predict": 9 })), [None, Some(-1), Some(7)]);
-    let all = json!({ "max_completion_tokens": 8, "max_tokens": 1, "n_predict": 2 });
-    assert_eq!(limits(all), [Some(6), Some(1), Some(1)]);
+    let all = json!({ "max_completion_tokens": 1, "max_tokens": 8, "n_predict": 4 });
+    assert_eq!(limits(all), [Some(1), Some(6), Some(2)]);
+    // A negative number is no bound, and decides nonetheless.
+    assert_eq!(limits(json!({ "max_tokens": 2, "n_predict": -1 })), [None, Some(1), Some(-1)]);
+    let unbounded = json!({ "max_completion_tokens": -1, "max_tokens": 2, "n_predict": null });
+    assert_eq!(limits(unbounded), [Some(-1), Some(1), None]);
 
-    for spent in [json!({ "max_tokens": 2 }), json!({ "max_completion_tokens": 1, "max_tokens": 9 })] {
+    for spent in [
+        json!({ "max_tokens": 2 }),
+        json!({ "max_completion_tokens": 1, "max_tokens": 9 }),
+        json!({ "n_predict": 2, "max_completion_tokens": 9, "max_tokens": -1 }),
+        json!({ "n_predict": null, "max_tokens": 2 }),
+    ] {
         for include_usage in [false, true] {
             let mut more = spent.clone();
             more["stream_options"] = json!({ "include_usage": include_usage });
@@ -184,13 +193,19 @@ fn every_limit_is_reduced_and_the_answer_ends_when_the_one_that_counts_is_spent(
 }
 
 #[test]
-fn characters_of_several_tokens_can_be_counted_better() {
+fn where_there_is_a_bound_the_tokens_can_be_counted() {
     let uncounted =
         |more: Value, text| plan(&more, delivered([text])).unwrap().uncounted().map(str::to_owned);
     let limited = json!({ "max_tokens": 9 });
     assert_eq!(uncounted(limited.clone(), "🌱").as_deref(), Some("🌱"));
-    assert_eq!(uncounted(limited.clone(), "a"), None);
+    // Text that was held back comes as one chunk.
+    for more in [json!({ "stop": "\nUser:" }), json!({ "tools": [{}] }), json!({})] {
+        let mut more = more;
+        more["n_predict"] = 9.into();
+        assert_eq!(uncounted(more, "\nUse a").as_deref(), Some("\nUse a"));
+    }
     assert_eq!(uncounted(json!({}), "🌱"), None);
+    assert_eq!(uncounted(json!({ "n_predict": -1, "max_tokens": 9 }), "🌱"), None);
     let mut continuation = plan(&limited, delivered(["🌱", "a"])).unwrap();
     continuation.count(4);
     let (body, _) = continuation.issue().unwrap();
@@ -205,6 +220,7 @@ fn what_asks_for_more_than_text_is_not_continued() {
     let refused = |more: Value| plan(&more, delivered(["a"])).unwrap_err().to_string();
     for (member, value) in [
         ("n", json!(2)),
+        ("n_cmpl", json!(2)),
         ("logprobs", json!(true)),
         ("top_logprobs", json!(3)),
         ("n_probs", json!(1)),
@@ -225,6 +241,8 @@ fn what_asks_for_more_than_text_is_not_continued() {
     let messages = json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "So" }]);
     assert_eq!(refused(json!({ "messages": messages })), "the last message is the assistant's own");
     for fine in [
+        json!({ "n": 2, "n_cmpl": 1 }),
+        json!({ "n": 1, "n_cmpl": null }),
         json!({ "n": 1, "logprobs": false, "top_logprobs": 0, "grammar": "", "stop": null, "max_tokens": null }),
         json!({ "response_format": { "type": "text" }, "stop": ["a", "b"] }),
         json!({ "tools": [{}], "tool_choice": "auto" }),
@@ -259,6 +277,22 @@ fn what_was_delivered_must_be_text_and_nothing_else() {
 }
 
 #[test]
+fn texts_of_two_choices_are_not_joined() {
+    for delta in [json!({ "content": "b" }), json!({ "role": "assistant" })] {
+        let mut heard = delivered(["a"]);
+        let other = json!({ "id": "first", "choices": [{ "index": 1, "delta": delta }] });
+        heard.observe(other.to_string().as_bytes());
+        let reason = plan(&json!({}), heard).unwrap_err().to_string();
+        assert_eq!(reason, "more than one choice has been delivered");
+    }
+    // One that the second engine adds is its own affair: nothing of it is taken for a repetition.
+    let (_, mut splicer) = ask(&json!({}), delivered(["a"]));
+    let other = json!({ "id": "first", "choices": [{ "index": 1, "delta": { "content": "a" } }] });
+    let other = Bytes::from(other.to_string());
+    assert_eq!(splicer.chunk(&other), [other]);
+}
+
+#[test]
 fn usage_counts_the_first_prompt_and_both_answers() {
     let with_usage = json!({ "stream_options": { "include_usage": true } });
     // What the first engine told of its prompt is exact, also where one chunk held several tokens.
@@ -274,6 +308,17 @@ fn usage_counts_the_first_prompt_and_both_answers() {
         assert_eq!(counts, expected, "{told:?}");
         assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 0);
     }
+}
+
+#[test]
+fn absurd_counts_saturate() {
+    let with_usage = json!({ "stream_options": { "include_usage": true } });
+    let (_, mut splicer) = ask(&with_usage, delivered(["a"]));
+    let absurd = json!({ "choices": [], "id": "second",
+        "usage": { "prompt_tokens": u64::MAX, "completion_tokens": u64::MAX } });
+    let usage = splice(&mut splicer, [end(), absurd.to_string().into()]).usage.unwrap();
+    let counts = ["prompt_tokens", "completion_tokens", "total_tokens"].map(|name| &usage[name]);
+    assert_eq!(counts, [u64::MAX - 1, u64::MAX, u64::MAX]);
 }
 
 /// The bytes of the real engine, which repeats the prefix with its first progress.
@@ -338,6 +383,43 @@ fn progress_reaches_a_client_that_asked_for_it_without_a_second_role() {
     assert_eq!((&told["prompt_progress"]["total"], &told["choices"][0]["delta"]), (&json!(9), &json!({})));
 }
 
+/// One of these members of a chunk or delta, or none.
+fn members(of: &[&'static str]) -> impl Strategy<Value = String> + use<> {
+    prop::sample::subsequence(of.to_vec(), 0..=of.len()).prop_map(|members| members.join(","))
+}
+
+/// Chunks that are JSON, made of what servers send, of the wrong type here and there.
+fn odd_chunks() -> impl Strategy<Value = Vec<String>> {
+    let delta = members(&[
+        r#""content":"b""#,
+        r#""content":"a""#,
+        r#""content":null"#,
+        r#""content":[1]"#,
+        r#""role":"assistant""#,
+        r#""reasoning_content":"h""#,
+        r#""tool_calls":[{"index":0}]"#,
+    ]);
+    let choice = (delta, members(&[r#""index":0"#, r#""index":1"#, r#""finish_reason":"stop""#])).prop_map(
+        |(delta, more)| format!(r#"{{"delta":{{{delta}}}{}{more}}}"#, if more.is_empty() { "" } else { "," }),
+    );
+    let choices = prop::collection::vec(choice, 0..3)
+        .prop_map(|choices| format!(r#""choices":[{}]"#, choices.join(",")));
+    let more = members(&[
+        r#""id":"second""#,
+        r#""id":7"#,
+        r#""usage":{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615}"#,
+        r#""usage":{"prompt_tokens":-1}"#,
+        r#""usage":[]"#,
+        r#""prompt_progress":{"total":18446744073709551615,"processed":0}"#,
+        r#""timings":{}"#,
+        r#""error":{}"#,
+    ]);
+    let chunk = (choices, more).prop_map(|(choices, more)| {
+        if more.is_empty() { format!("{{{choices}}}") } else { format!("{{{choices},{more}}}") }
+    });
+    prop::collection::vec(chunk, 0..8)
+}
+
 /// Pieces of text, with characters of one to four bytes.
 fn pieces() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[ab .\"\\\\\né🌱]{1,4}", 1..12)
@@ -399,11 +481,19 @@ proptest! {
     }
 
     #[test]
-    fn no_chunks_make_it_panic(chunks in prop::collection::vec(any::<Vec<u8>>(), 0..4), delta in "[a-z\"{}:,]{0,20}") {
-        let (_, mut splicer) = ask(&json!({ "stop": "ab" }), delivered(["a"]));
-        let odd = format!("{{\"choices\":[{{\"delta\":{{\"content\":\"b\",{delta}}}}}]}}");
-        for chunk in chunks.into_iter().chain([odd.into_bytes()]) {
-            splicer.chunk(&Bytes::from(chunk));
+    fn no_chunks_make_it_panic(odd in odd_chunks(), noise in any::<Vec<u8>>()) {
+        let mut heard = Delivered::default();
+        for chunk in &odd {
+            prop_assert!(serde_json::from_str::<Value>(chunk).is_ok(), "{}", chunk);
+            heard.observe(chunk.as_bytes());
+        }
+        let more = json!({ "stop": "ab", "max_tokens": 9, "stream_options": { "include_usage": true } });
+        for heard in [heard, delivered(["a"])] {
+            let Ok(continuation) = plan(&more, heard) else { continue };
+            let (_, mut splicer) = continuation.issue().unwrap();
+            for chunk in odd.iter().map(String::as_bytes).chain([&*noise]) {
+                splicer.chunk(&Bytes::copy_from_slice(chunk));
+            }
         }
     }
 }

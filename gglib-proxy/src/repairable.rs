@@ -7,6 +7,23 @@ use gglib_core::repair::{Choice, Tools, Turn, mend_history};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+/// Mends calls in the history of `body` whose packaging is wrong, since an engine fails on them for ever, whether
+/// tools are offered this time or not.
+///
+/// # Errors
+/// A call in the history that cannot be mended.
+pub(crate) fn mend_calls(body: &mut JsonObject) -> Result<(), ApiError> {
+    let messages = body.raw_member("messages").and_then(|messages| str::from_utf8(messages).ok());
+    let mended = messages.map(mend_history).transpose().map_err(|error| {
+        ApiError::new(ErrorCode::InvalidRequest, error.to_string()).with_param(error.member)
+    })?;
+    if let Some(messages) = mended.flatten().and_then(|text| RawValue::from_string(text).ok()) {
+        tracing::info!("mended calls in the client's history");
+        body.set_raw("messages", &messages);
+    }
+    Ok(())
+}
+
 /// The tools of a request. They are read only when an answer has calls, or lacks one that is due.
 #[derive(Clone, Debug)]
 pub(crate) struct Repairable {
@@ -18,30 +35,13 @@ pub(crate) struct Repairable {
 }
 
 impl Repairable {
-    /// Looks for tools in `body`; `None` when it has none, or wants no call. Where it has, calls in its history whose
-    /// packaging is wrong are mended, since an engine fails on them for ever.
-    ///
-    /// # Errors
-    /// A call in the history that cannot be mended.
-    pub(crate) fn read(body: &mut JsonObject, until: Instant) -> Result<Option<Self>, ApiError> {
-        let Some(tools) = body.raw_member("tools").filter(|tools| !matches!(*tools, b"null" | b"[]")) else {
-            return Ok(None);
-        };
+    /// Looks for tools in `body`; `None` when it has none, or wants no call.
+    pub(crate) fn read(body: &JsonObject, until: Instant) -> Option<Self> {
+        let tools = body.raw_member("tools").filter(|tools| !matches!(*tools, b"null" | b"[]"))?;
         let tools = Bytes::copy_from_slice(tools);
-        let messages = body.raw_member("messages").and_then(|messages| str::from_utf8(messages).ok());
-        let mended = messages.map(mend_history).transpose().map_err(|error| {
-            ApiError::new(ErrorCode::InvalidRequest, error.to_string()).with_param(error.member)
-        })?;
-        if let Some(messages) = mended.flatten().and_then(|text| RawValue::from_string(text).ok()) {
-            tracing::info!("mended calls in the client's history");
-            body.set_raw("messages", &messages);
-        }
         let choice = body.raw_member("tool_choice").map(Bytes::copy_from_slice);
-        let is_due = match Choice::read(choice.as_deref()) {
-            None => return Ok(None),
-            Some(choice) => choice == Choice::Required,
-        };
-        Ok(Some(Self { tools, choice, is_due, until }))
+        let is_due = Choice::read(choice.as_deref())? == Choice::Required;
+        Some(Self { tools, choice, is_due, until })
     }
 
     /// The tools, if `turn` has to be judged by them.

@@ -1,14 +1,13 @@
 //! What a client asks for, read from the few members of its body that matter here.
 
 use bytes::Bytes;
-use gglib_core::api::body::JsonObject;
+use gglib_core::api::body::{JsonObject, items};
 use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::model::{Catalog, ModelName, Unknown};
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::account::Account;
-use crate::repairable::Repairable;
+use crate::repairable::{Repairable, mend_calls};
 use crate::route::Route;
 
 /// A request whose model is known.
@@ -35,7 +34,8 @@ pub(crate) struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Reads a client's body. Calls in the answer are judged, if at all, `until` a certain time.
+    /// Reads a client's body. Calls in the answer are judged, and those in the history mended, if at all; calls in the
+    /// answer `until` a certain time.
     ///
     /// Where there are streams the engine is always asked for one, since it notices only of a stream that its client
     /// has left, and always for its progress, since a long prompt would look like a stall otherwise.
@@ -85,12 +85,16 @@ impl ModelRequest {
         let stream = body.bool_member("stream")?.unwrap_or(false);
         // Whatever the engine says to 0, an answer without a choice would not be one.
         let prompts = if route == Route::Completions { prompts(&body) } else { 1 };
-        let choices = body.u64_member("n")?.unwrap_or(1).max(1).saturating_mul(prompts);
+        // llama-server takes the first of the two that is not null.
+        let each = body.u64_member("n_cmpl")?.or(body.u64_member("n")?).unwrap_or(1);
+        let choices = each.max(1).saturating_mul(prompts);
         let progress = body.bool_member("return_progress")?.unwrap_or(false);
-        let repairable = match until.filter(|_| choices == 1 && route == Route::Chat) {
-            Some(until) => Repairable::read(&mut body, until)?,
-            None => None,
-        };
+        let until = until.filter(|_| route == Route::Chat);
+        if until.is_some() {
+            mend_calls(&mut body)?;
+        }
+        // Which of several choices a client would want repaired, nobody knows.
+        let repairable = until.filter(|_| choices == 1).and_then(|until| Repairable::read(&body, until));
         let mut options = match body.object_member("stream_options")? {
             Some(options) => options,
             None => JsonObject::parse(Bytes::from_static(b"{}"))?,
@@ -119,10 +123,11 @@ impl ModelRequest {
 
 /// How many prompts a text completion has: a list may hold several, or the tokens of one.
 fn prompts(body: &JsonObject) -> u64 {
-    let Some(prompt) = body.raw_member("prompt") else { return 1 };
-    let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(prompt) else { return 1 };
-    let several = list.iter().all(|prompt| prompt.get().starts_with(['"', '[', '{']));
-    if several { list.len().max(1) as u64 } else { 1 }
+    let Some(prompt) = body.raw_member("prompt").and_then(|prompt| str::from_utf8(prompt).ok()) else {
+        return 1;
+    };
+    let several = items(prompt).all(|prompt| prompt.get().starts_with(['"', '[', '{']));
+    if several { items(prompt).count().max(1) as u64 } else { 1 }
 }
 
 fn resolve(asked: Option<&str>, catalog: &Catalog) -> Result<ModelName, ApiError> {
@@ -214,6 +219,14 @@ mod tests {
         // The tokens of one prompt.
         assert_eq!(choices(r#"{"prompt":[15,7,3]}"#), 1);
         assert_eq!(choices(r#"{"prompt":[]}"#), 1);
+    }
+
+    #[test]
+    fn the_engines_own_name_for_the_number_of_choices_decides() {
+        let choices = |more: &'static str| read_for(Route::Chat, more, &["a"]).unwrap().choices;
+        assert_eq!(choices(r#"{"messages":[],"n_cmpl":2}"#), 2);
+        assert_eq!(choices(r#"{"messages":[],"n_cmpl":1,"n":2}"#), 1);
+        assert_eq!(choices(r#"{"messages":[],"n_cmpl":null,"n":2}"#), 2);
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! order, whitespace, duplicate keys and numbers that no machine type holds (`1e400`) stay byte for byte.
 
 use std::borrow::Cow;
+use std::iter;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Deserializer, Value};
 use thiserror::Error;
 
 mod parse;
@@ -16,6 +17,9 @@ mod parse;
 /// The deepest nesting that is passed on. llama-server parses recursively: a schema nested 10,000 deep, or a
 /// tool's parameters nested 100,000 deep, kills it by a stack overflow (build b10434).
 pub const MAX_DEPTH: usize = 512;
+
+/// The most members at the top level that are looked at: a request has some dozens, and the place of each is noted.
+pub const MAX_MEMBERS: usize = 10_000;
 
 /// A request body that is one JSON object, with pending edits of its top-level members.
 ///
@@ -86,6 +90,9 @@ pub enum BodyError {
         /// Column of the escape.
         column: usize,
     },
+    /// More members than [`MAX_MEMBERS`].
+    #[error("the body has more than {MAX_MEMBERS} members")]
+    TooManyMembers,
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("the body is nested deeper than {MAX_DEPTH} levels at line {line} column {column}")]
     TooDeep {
@@ -121,7 +128,7 @@ impl JsonObject {
             serde_json::from_str::<&RawValue>(text).map_err(BodyError::Syntax)?;
             return Err(BodyError::NotAnObject { found: kind_of(first) });
         }
-        let members = parse::members(text).map_err(BodyError::Syntax)?;
+        let members = parse::members(text)?;
         parse::check(text)?;
         let end = members.last().map_or(start + 1, |member| member.value.end);
         Ok(Self { members, end, edits: Vec::new(), source })
@@ -265,6 +272,26 @@ impl JsonObject {
             }),
         }
     }
+}
+
+/// The elements of the array in `json`, valid JSON text, one after the other; nothing else has any. A list of them all
+/// can be many times as long as the text.
+///
+/// ```
+/// use gglib_core::api::body::items;
+///
+/// let mut items = items("[ 1e400 ,\"a\"]").map(|item| item.get());
+/// assert_eq!([items.next(), items.next(), items.next()], [Some("1e400"), Some("\"a\""), None]);
+/// ```
+pub fn items(json: &str) -> impl Iterator<Item = &RawValue> {
+    let mut rest = json.trim_ascii_start().strip_prefix('[');
+    iter::from_fn(move || {
+        let text = rest?;
+        let mut values = Deserializer::from_str(text).into_iter();
+        let item = values.next()?.ok()?;
+        rest = text[values.byte_offset()..].trim_ascii_start().strip_prefix(',');
+        Some(item)
+    })
 }
 
 /// What a JSON value is, by its first byte.

@@ -55,7 +55,7 @@ pub enum ConfigError {
         model: String,
     },
     /// An argument that would take the engine out of our hands.
-    #[error("`{key}` in {origin}: {argument} is gglib's own to set; remove it from the list")]
+    #[error("`{key}` in {origin}: {argument} is gglib's own to set; {}", remedy(instead.as_deref()))]
     ReservedArgument {
         /// The full path of the key.
         key: String,
@@ -63,6 +63,8 @@ pub enum ConfigError {
         origin: String,
         /// The argument.
         argument: String,
+        /// The full path of the key that says the same.
+        instead: Option<String>,
     },
     /// Two models answer to one name.
     #[error("the name `{name}` means both `{first}` and `{second}`; remove one of the aliases")]
@@ -93,6 +95,10 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+fn remedy(instead: Option<&str>) -> String {
+    instead.map_or_else(|| "remove it from the list".to_owned(), |key| format!("use `{key}` instead"))
+}
 
 fn suggestion(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))

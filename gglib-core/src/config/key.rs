@@ -300,7 +300,12 @@ pub const KEYS: &[Key] = &[
         "1",
         "Requests that the engine serves at once; further ones wait in our queue.",
     ),
-    key("models.*.args", Kind::List, "[]", "Passed to `llama-server` as they are."),
+    key(
+        "models.*.args",
+        Kind::List,
+        "[]",
+        "Passed to `llama-server` as they are, after gglib's own, which they override. What gglib counts on cannot be among them.",
+    ),
     key(
         "models.*.ttl",
         Kind::Duration,

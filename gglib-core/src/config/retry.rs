@@ -283,7 +283,7 @@ mod tests {
                 &format!(
                     "{model}[models.m.retry]\npreset = \"x\"\n[retry]\nmax_backoff = \"0s\"\n[retry.class.timeout]\nmax_attempts = 1"
                 ),
-                "`retry.max_backoff` in gglib.toml: expected a duration above zero such as \"30s\", found \"0s\"\n\
+                "`retry.max_backoff` in gglib.toml: expected a duration above zero and of at most 100 years, such as \"30s\", found \"0s\"\n\
                  `models.m.retry.preset` in gglib.toml: expected one of \"gglib\", \"fixed\", \"linear\", \"exponential\", \
                  \"exponential_jitter\", \"decorrelated_jitter\", \"llm_conductor\", \"openai_sdk\", found \"x\"",
             ),

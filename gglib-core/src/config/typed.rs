@@ -9,6 +9,7 @@ use toml::Value;
 use super::error::ConfigError;
 use super::key::KEYS;
 use super::layers::{Given, Sources, Values};
+use super::reserved::reserved;
 use super::value::ABOVE_ZERO;
 use super::{
     Admission, Budget, Config, Engine, Memory, Recovery, Server, Slots, Timeouts, Transport, retry, value,
@@ -177,14 +178,14 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
             context: number("context").and_then(|tokens| u32::try_from(tokens).ok()),
             parallel: number("parallel").and_then(|slots| u32::try_from(slots).ok()).unwrap_or(1),
             args: list("args"),
-            ttl: text("ttl").and_then(value::duration),
+            ttl: text("ttl").and_then(value::above_zero),
             pin: flag("pin"),
             preload: flag("preload"),
             group: text("group").map(str::to_owned).filter(|group| !group.is_empty()),
         };
-        if text("ttl").is_some() && spec.ttl.is_none_or(|ttl| ttl.is_zero()) {
+        if text("ttl").is_some() && spec.ttl.is_none() {
             let given = &values[&at("ttl")];
-            read.reject(&at("ttl").join("."), given, "a duration above zero such as \"15m\"");
+            read.reject(&at("ttl").join("."), given, ABOVE_ZERO);
         }
         for key in ["context", "parallel"] {
             if number(key) == Some(0) {
@@ -192,23 +193,18 @@ fn models(read: &mut Reader<'_>, sources: &Sources<'_>) -> BTreeMap<ModelName, M
                 read.reject(&at(key).join("."), given, "a whole number of at least 1");
             }
         }
-        for argument in spec.args.iter().filter(|argument| is_reserved(argument)) {
+        for (argument, instead) in reserved(&spec) {
             read.errors.push(ConfigError::ReservedArgument {
                 key: at("args").join("."),
                 origin: values[&at("args")].origin.clone(),
-                argument: argument.clone(),
+                argument: argument.to_owned(),
+                instead: instead.map(|key| at(key).join(".")),
             });
         }
         models.insert(ModelName::new(name), spec);
     }
     check_names(&models, read.errors);
     models
-}
-
-/// Whether `argument` says where an engine listens or who may use it: one that listens elsewhere is never found.
-fn is_reserved(argument: &str) -> bool {
-    const RESERVED: [&str; 5] = ["--host", "--port", "--api-key", "--api-key-file", "--api-prefix"];
-    RESERVED.contains(&argument.split_once('=').map_or(argument, |(name, _)| name))
 }
 
 /// Every name and alias must mean one model.
@@ -353,7 +349,7 @@ mod tests {
         check(
             "[timeouts]\nidle = \"0s\"",
             &format!(
-                "`timeouts.idle` in {file}: expected a duration above zero such as \"30s\", found \"0s\""
+                "`timeouts.idle` in {file}: expected a duration above zero and of at most 100 years, such as \"30s\", found \"0s\""
             ),
         );
         check("server = 3", &format!("`server` in {file}: expected a table, found 3"));
@@ -374,10 +370,31 @@ mod tests {
             &format!("`models.a.args` in {file}: --port is gglib's own to set; remove it from the list"),
         );
         check(
+            "[models.a]\npath = \"a\"\nargs = [\"-np\", \"4\"]",
+            &format!("`models.a.args` in {file}: -np is gglib's own to set; use `models.a.parallel` instead"),
+        );
+        check(
             "[models.a]\npath = \"a\"\naliases = [\"b\"]\n[models.b]\npath = \"b\"",
             "the name `b` means both `b` and `a`; remove one of the aliases",
         );
         assert!(from_file("[server").unwrap_err().starts_with(&format!("{file} is not valid TOML: ")));
+    }
+
+    #[test]
+    fn no_duration_is_beyond_what_clocks_can_add() {
+        let expected = "expected a duration above zero and of at most 100 years, such as \"30s\", found";
+        let durations = KEYS.iter().filter(|key| key.kind == key::Kind::Duration);
+        for key in durations {
+            let path = key.path.replace('*', "m").replace("CLASS", "timeout");
+            let (section, name) = path.rsplit_once('.').unwrap();
+            let with =
+                |value: &str| from_file(&format!("models.m.path = \"m\"\n{section}.{name} = \"{value}\""));
+            for absurd in ["500000000000y", "101y"] {
+                let error = with(absurd).unwrap_err();
+                assert_eq!(error, format!("`{path}` in /etc/gglib/gglib.toml: {expected} \"{absurd}\""));
+            }
+            assert!(with("100y").is_ok(), "{path}: {}", with("100y").unwrap_err());
+        }
     }
 
     #[test]

@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+/// 100 years. Clocks cannot tell a moment that is any number of years ahead, and sums of bounds are such moments too.
+const LONGEST: Duration = Duration::from_hours(100 * 8766);
+
 /// A duration such as `"30s"`, `"1m 30s"` or `"250ms"`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     humantime::parse_duration(text).ok()
 }
 
 /// What a good [`above_zero`] looks like.
-pub(super) const ABOVE_ZERO: &str = "a duration above zero such as \"30s\"";
+pub(super) const ABOVE_ZERO: &str = "a duration above zero and of at most 100 years, such as \"30s\"";
 
-/// A duration above zero: each that is configured bounds something.
+/// A duration above zero that a clock can add: each that is configured bounds something.
 pub(super) fn above_zero(text: &str) -> Option<Duration> {
-    duration(text).filter(|duration| !duration.is_zero())
+    duration(text).filter(|duration| !duration.is_zero() && *duration <= LONGEST)
 }
 
 /// A number of bytes such as `"64MiB"`, `"512 KiB"`, `"1GB"` or `"1048576"`.

@@ -24,7 +24,7 @@ pub(super) struct Heard {
     /// Of the first chunk.
     pub(super) identity: Identity,
     pub(super) text: String,
-    /// Chunks with text, and so tokens, until they have been counted better.
+    /// Chunks with text until its tokens have been counted: each holds at least one.
     pub(super) tokens: u64,
     /// Length of the prompt in tokens, once the engine has told.
     pub(super) prompt: Option<u64>,
@@ -62,6 +62,9 @@ impl Delivered {
 impl Heard {
     fn take(&mut self, chunk: &[u8]) -> Result<(), NotContinuable> {
         let probe = Probe::parse(chunk).map_err(|_| NotContinuable::Shape)?;
+        if probe.choices.iter().any(|choice| choice.index != 0) {
+            return Err(NotContinuable::Choices);
+        }
         match probe.content() {
             None => return Ok(()),
             Some(ContentKind::Text) => {}

@@ -2,14 +2,17 @@
 
 use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::NotContinuable;
 use super::delivered::Heard;
-use crate::api::body::JsonObject;
+use crate::api::body::{JsonObject, items};
 
-/// The members that bound the answer's length, the one that counts first.
-const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "n_predict"];
+/// The members that bound the answer's length. The first one that is there decides, also when it says that there is
+/// no bound (llama-server b10434).
+const LIMITS: [&str; 3] = ["n_predict", "max_completion_tokens", "max_tokens"];
+
+/// The members that say how many choices there are; the first one that is there decides.
+const CHOICES: [&str; 2] = ["n_cmpl", "n"];
 
 /// Members that ask for more than text, or for text of a certain form, when they are set at all.
 const BINDING: [&str; 5] = ["logprobs", "top_logprobs", "n_probs", "json_schema", "grammar"];
@@ -34,8 +37,12 @@ pub(super) enum Usage {
 impl Terms {
     /// Reads a request; the error says why its answer cannot be taken up in the middle.
     pub(super) fn read(body: &JsonObject) -> Result<Self, NotContinuable> {
-        if body.u64_member("n")?.is_some_and(|choices| choices > 1) {
-            return Err(NotContinuable::Request("n"));
+        for name in CHOICES {
+            match body.u64_member(name)? {
+                None => {}
+                Some(0 | 1) => break,
+                Some(_) => return Err(NotContinuable::Request(name)),
+            }
         }
         if let Some(binding) = BINDING.into_iter().find(|name| is_set(body, name)) {
             return Err(NotContinuable::Request(binding));
@@ -55,7 +62,7 @@ impl Terms {
         }
         let mut limit = None;
         for name in LIMITS {
-            limit = limit.or(bound(body, name)?);
+            limit = limit.or(number(body, name)?);
         }
         let stops = stops(body).ok_or(NotContinuable::Request("stop"))?;
         let options = body.object_member("stream_options")?;
@@ -63,7 +70,7 @@ impl Terms {
             Some(true) => Usage::Wanted,
             _ => Usage::Unwanted,
         };
-        Ok(Self { limit, stops, usage })
+        Ok(Self { limit: limit.and_then(bound), stops, usage })
     }
 }
 
@@ -71,7 +78,7 @@ impl Terms {
 pub(super) fn take_up(body: &mut JsonObject, heard: &Heard) -> Result<(), NotContinuable> {
     body.append("messages", json!({ "role": "assistant", "content": heard.text }))?;
     for name in LIMITS {
-        if let Some(limit) = bound(body, name)? {
+        if let Some(limit) = number(body, name)?.and_then(bound) {
             // llama-server takes 0 for 1, others for no bound at all.
             body.set(name, limit.saturating_sub(heard.tokens).max(1));
         }
@@ -84,15 +91,17 @@ fn is_set(body: &JsonObject, name: &str) -> bool {
     !matches!(body.raw_member(name), None | Some(b"null" | b"false" | b"0" | b"\"\"" | b"{}"))
 }
 
-/// The bound that the member sets; none where it is negative, which means the same to llama-server.
-fn bound(body: &JsonObject, name: &'static str) -> Result<Option<u64>, NotContinuable> {
+/// A whole number; none where the member says nothing.
+fn number(body: &JsonObject, name: &'static str) -> Result<Option<i64>, NotContinuable> {
     match body.raw_member(name) {
         None | Some(b"null") => Ok(None),
-        Some(raw) => {
-            let number: i64 = serde_json::from_slice(raw).map_err(|_| NotContinuable::Request(name))?;
-            Ok(u64::try_from(number).ok())
-        }
+        Some(raw) => serde_json::from_slice(raw).map(Some).map_err(|_| NotContinuable::Request(name)),
     }
+}
+
+/// The bound that a number sets; none where it is negative, which means the same to llama-server.
+fn bound(number: i64) -> Option<u64> {
+    u64::try_from(number).ok()
 }
 
 fn stops(body: &JsonObject) -> Option<Vec<String>> {
@@ -118,6 +127,6 @@ fn last_role(body: &JsonObject) -> Option<String> {
     struct Message {
         role: String,
     }
-    let messages: Vec<&RawValue> = serde_json::from_slice(body.raw_member("messages")?).ok()?;
-    serde_json::from_str::<Message>(messages.last()?.get()).ok().map(|message| message.role)
+    let messages = str::from_utf8(body.raw_member("messages")?).ok()?;
+    serde_json::from_str::<Message>(items(messages).last()?.get()).ok().map(|message| message.role)
 }

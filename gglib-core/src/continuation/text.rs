@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::api::body::JsonObject;
 
-/// The text of the only choice of `chunk`; `None` when it has none, or not as a string.
+/// The text of the first choice of `chunk`, where it is the only one; `None` when it has none, or not as a string.
 pub(super) fn of(chunk: &[u8]) -> Option<Cow<'_, str>> {
     let Wire { choices: [choice] } = serde_json::from_slice(chunk).ok()?;
-    choice.delta.content
+    choice.delta.content.filter(|_| choice.index.unwrap_or(0) == 0)
 }
 
 /// `chunk` with this delta in its only choice.
@@ -34,6 +34,7 @@ struct Wire<'a> {
 
 #[derive(Deserialize)]
 struct Choice<'a> {
+    index: Option<u64>,
     #[serde(borrow)]
     delta: Delta<'a>,
 }

@@ -21,7 +21,7 @@ pub(super) fn of_both(chunk: &Bytes, heard: &Heard) -> Bytes {
     let Some((prompt, completion)) = counts() else { return chunk.clone() };
     let first = heard.prompt.filter(|&first| first <= prompt);
     let first = first.unwrap_or_else(|| prompt.saturating_sub(heard.tokens));
-    put_in(chunk, first, prompt - first + completion)
+    put_in(chunk, first, (prompt - first).saturating_add(completion))
 }
 
 /// `chunk` with these numbers of tokens in its usage.

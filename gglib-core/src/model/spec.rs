@@ -1,5 +1,6 @@
 //! What an engine of one model is started with.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,5 +41,14 @@ impl ModelSpec {
             preload: false,
             group: None,
         }
+    }
+}
+
+/// The name of an option of `llama-server`, which takes `--ctx_size` for `--ctx-size` (b10434).
+pub(crate) fn option_name(argument: &str) -> Cow<'_, str> {
+    if argument.starts_with("--") && argument.contains('_') {
+        argument.replace('_', "-").into()
+    } else {
+        argument.into()
     }
 }

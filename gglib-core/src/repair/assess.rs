@@ -173,8 +173,8 @@ impl Broken {
     /// The calls with those of `second` in the open places, where good ones stay as they are; or what is wrong with
     /// `second`.
     ///
-    /// A place whose function is known takes a call of that function, another one any. A call that repeats a good
-    /// one takes none. Calls of `second` that no place is left for are dropped: they were not asked for. Where
+    /// A place whose function is known takes a call of that function, another one any that is left then. A call that
+    /// repeats a good one takes none. Calls of `second` that no place is left for are dropped: they were not asked for. Where
     /// `second` has no calls but writes them as text, these are taken.
     ///
     /// # Errors
@@ -200,24 +200,29 @@ impl Broken {
         };
         good.retain(|call| !is_kept(call));
 
+        let takes_any =
+            |place: &Place| matches!(place, Place::Open { call, .. } if tools.function(&call.name).is_none());
         let mut calls = Vec::with_capacity(self.places.len());
-        for place in self.places {
+        let (any, known): (Vec<_>, Vec<_>) =
+            self.places.into_iter().enumerate().partition(|(_, place)| takes_any(place));
+        for (position, place) in known.into_iter().chain(any) {
+            let any = takes_any(&place);
             let call = match place {
                 Place::Kept(call) => {
-                    calls.push(call);
+                    calls.push((position, call));
                     continue;
                 }
                 Place::Open { call, .. } => call,
             };
-            let any = tools.function(&call.name).is_none();
             let Some(found) = good.iter().position(|candidate| any || candidate.name == call.name) else {
                 faults.push(Fault::NoCall);
                 return Err(faults);
             };
             let Call { name, arguments, id, .. } = good.remove(found);
-            calls.push(Call { index: call.index, id: call.id.or(id), name, arguments });
+            calls.push((position, Call { index: call.index, id: call.id.or(id), name, arguments }));
         }
-        Ok(calls)
+        calls.sort_unstable_by_key(|(position, _)| *position);
+        Ok(calls.into_iter().map(|(_, call)| call).collect())
     }
 
     fn into_kept(self) -> Vec<Call> {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::mend::{Ending, mend};
+use crate::api::body::items;
 
 /// A call in the history whose arguments no engine can read, and for which only the client knows what was meant.
 ///
@@ -19,7 +20,7 @@ use super::mend::{Ending, mend};
 pub struct HistoryError {
     /// Where: `messages[3].tool_calls[0].function.arguments`.
     pub member: String,
-    /// What the parser says, with line and column.
+    /// What the parser says, with line and column where it knows them.
     pub problem: String,
 }
 
@@ -48,17 +49,18 @@ pub fn mend_history(messages: &str) -> Result<Option<String>, HistoryError> {
         return Ok(None);
     }
     let start = messages.as_ptr().addr();
-    for (position, message) in list(messages).enumerate() {
+    for (position, message) in items(messages).enumerate() {
         let Ok(Message { tool_calls: Some(calls) }) = serde_json::from_str(message.get()) else { continue };
-        for (number, call) in list(calls.get()).enumerate() {
+        for (number, call) in items(calls.get()).enumerate() {
             let Some(raw) = arguments(call) else { continue };
             let Ok(text) = serde_json::from_str::<String>(raw.get()) else { continue };
-            let Err(problem) = serde_json::from_str::<&RawValue>(&text) else { continue };
+            let Some(unreadable) = problem(&text) else { continue };
             // Nobody knows any more how that answer ended; but nothing at all is only said when nothing is meant.
             let ending = if text.trim().is_empty() { Ending::Complete } else { Ending::CutOff };
-            let Some(arguments) = mend(&text, ending) else {
+            let readable = mend(&text, ending).filter(|arguments| problem(arguments).is_none());
+            let Some(arguments) = readable else {
                 let member = format!("messages[{position}].tool_calls[{number}].function.arguments");
-                return Err(HistoryError { member, problem: problem.to_string() });
+                return Err(HistoryError { member, problem: unreadable });
             };
             let from = raw.get().as_ptr().addr() - start;
             mended.push((from..from + raw.get().len(), Value::from(arguments).to_string()));
@@ -78,9 +80,23 @@ pub fn mend_history(messages: &str) -> Result<Option<String>, HistoryError> {
     Ok(Some(out))
 }
 
-/// The items of a list; nothing else has any.
-fn list(text: &str) -> impl Iterator<Item = &RawValue> {
-    serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default().into_iter()
+/// Why an engine cannot read these arguments: they are no JSON, hold half of a surrogate pair, are nested deeper than
+/// 127 levels, or have a number that no double holds.
+fn problem(arguments: &str) -> Option<String> {
+    match serde_json::from_str::<Value>(arguments) {
+        Err(problem) => Some(problem.to_string()),
+        Ok(value) if has_finite_numbers(&value) => None,
+        Ok(_) => Some("number out of range".to_owned()),
+    }
+}
+
+fn has_finite_numbers(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64().is_some_and(f64::is_finite),
+        Value::Array(items) => items.iter().all(has_finite_numbers),
+        Value::Object(members) => members.values().all(has_finite_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
 }
 
 fn arguments(call: &RawValue) -> Option<&RawValue> {

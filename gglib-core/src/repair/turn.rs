@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::api::call::CallLabel;
+
 /// The calls of an answer, put together from its chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -34,9 +36,9 @@ pub struct Call {
 impl Turn {
     /// Whether each call has an index of its own, by which a client tells it from the others.
     pub(super) fn is_numbered(&self) -> bool {
-        let mut indices: Vec<_> = self.calls.iter().filter_map(|call| call.index).collect();
+        let mut indices: Vec<_> = self.calls.iter().map(|call| call.index).collect();
         indices.sort_unstable();
-        indices.windows(2).all(|pair| pair[0] != pair[1])
+        indices.iter().all(Option::is_some) && indices.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Takes the `data` of one chunk; only the first choice counts. Anything else that it says is passed over.
@@ -60,24 +62,14 @@ impl Turn {
         }
     }
 
-    /// Without an `index`, a fragment with a new `id` begins a call and any other continues the last one. With one it
-    /// belongs to the call of that index, unless it names a function and has another `id`: some servers number all calls 0.
     fn take(&mut self, fragment: Fragment<'_>) {
-        let position = match (fragment.index, &fragment.id) {
-            (Some(_), _) => self
-                .calls
-                .iter()
-                .rposition(|call| call.index == fragment.index)
-                .filter(|position| !fragment.begins_another(&self.calls[*position])),
-            (None, Some(id)) => self.calls.iter().position(|call| call.id.as_deref() == Some(id)),
-            (None, None) => self.calls.len().checked_sub(1),
-        };
-        let position = position.unwrap_or_else(|| {
-            self.calls.push(Call { index: fragment.index, ..Call::default() });
-            self.calls.len() - 1
-        });
+        let position =
+            fragment.label().position_in(self.calls.iter().map(Call::label)).unwrap_or_else(|| {
+                self.calls.push(Call { index: fragment.index, ..Call::default() });
+                self.calls.len() - 1
+            });
         let call = &mut self.calls[position];
-        call.id = call.id.take().or_else(|| fragment.id.map(Cow::into_owned));
+        call.id = call.id.take().or_else(|| fragment.id.filter(|id| !id.is_empty()).map(Cow::into_owned));
         let Some(function) = fragment.function else { return };
         if call.name.is_empty() {
             call.name = function.name.unwrap_or_default().into_owned();
@@ -87,6 +79,12 @@ impl Turn {
             let text = serde_json::from_str::<String>(arguments.get());
             call.arguments.push_str(text.as_deref().unwrap_or_else(|_| arguments.get()));
         }
+    }
+}
+
+impl Call {
+    fn label(&self) -> CallLabel<'_> {
+        CallLabel::new(self.index, self.id.as_deref().map(Cow::Borrowed), Some(&self.name))
     }
 }
 
@@ -137,10 +135,9 @@ struct Fragment<'a> {
 }
 
 impl Fragment<'_> {
-    fn begins_another(&self, call: &Call) -> bool {
-        let names = self.function.as_ref().is_some_and(|function| function.name.is_some());
-        let (own, other) = (self.id.as_deref(), call.id.as_deref());
-        names && own.is_some() && other.is_some() && own != other
+    fn label(&self) -> CallLabel<'_> {
+        let name = self.function.as_ref().and_then(|function| function.name.as_deref());
+        CallLabel::new(self.index, self.id.as_deref().map(Cow::Borrowed), name)
     }
 }
 

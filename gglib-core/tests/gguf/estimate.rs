@@ -107,7 +107,8 @@ fn arguments_of_the_model_change_the_estimate() {
     assert_eq!(cache(&["--cache-type-k", "nonsense", "--temp", "-1"]), plain);
     // Both slots share 8192 cells, or each has 4096.
     assert_eq!(cache(&["-kvu"]), plain);
-    assert_eq!(cache(&["-np", "1"]), plain);
+    // As the engine reads it.
+    assert_eq!(cache(&["--ctx_size", "4096"]), plain / 2);
     let gemma = |args: &[&str]| Estimate::new(&gemma3(), 0, &options(None, 1, args), 0);
     assert_eq!(gemma(&["-c", "0"]).cache.ram, 111 * MIB);
     assert_eq!(gemma(&["--swa-full"]).cache.ram, 18 * 32 * MIB);

@@ -54,6 +54,42 @@ fn calls_that_share_an_index_are_given_one_each() {
 }
 
 #[test]
+fn what_is_blanked_out_in_later_fragments_begins_no_call() {
+    for index in [json!(0), json!(null)] {
+        let mut turn = Turn::default();
+        for (id, name, arguments) in [("a", "get_weather", "{\"city\":"), ("", "", "\"Bo"), ("", "", "nn\"}")]
+        {
+            let call =
+                json!({ "index": index, "id": id, "function": { "name": name, "arguments": arguments } });
+            turn.push(json!({ "choices": [{ "delta": { "tool_calls": [call] } }] }).to_string().as_bytes());
+        }
+        let calls: Vec<_> = turn
+            .calls
+            .iter()
+            .map(|call| (call.id.as_deref(), call.name.as_str(), call.arguments.as_str()))
+            .collect();
+        assert_eq!(calls, [(Some("a"), "get_weather", r#"{"city":"Bonn"}"#)], "{index}");
+    }
+}
+
+#[test]
+fn calls_without_an_index_are_given_one() {
+    let without = |calls: &[&str]| {
+        let mut turn = Turn::default();
+        for call in calls {
+            turn.push(format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{call}]}}}}]}}"#).as_bytes());
+        }
+        verdict(&turn, AUTO)
+    };
+    let ping = r#"{"id":"a","function":{"name":"ping","arguments":"{}"}}"#;
+    let weather =
+        r#"{"index":0,"id":"b","function":{"name":"get_weather","arguments":"{\"city\":\"Bonn\"}"}}"#;
+    assert_eq!(without(&[ping]), "ping{}");
+    assert_eq!(without(&[ping, weather]), r#"ping{} get_weather{"city":"Bonn"}"#);
+    assert_eq!(without(&[weather]), "sound");
+}
+
+#[test]
 fn every_kind_of_fault_is_told() {
     let table = [
         (r#"{"city":"Berlin","unit":"c"}"#, "sound"),
@@ -145,6 +181,21 @@ fn good_calls_keep_their_places_and_the_second_turn_fills_the_others() {
     assert_eq!(completed(&first, &fenced).as_deref(), Ok(whole));
     let cut = turn(&[("get_weather", r#"{"city":"Paris""#)], "tool_calls");
     assert_eq!(completed(&first, &cut), Err("not_json, no_call".to_owned()));
+}
+
+/// Whatever the order of the places, and of the calls that come for them.
+#[test]
+fn a_place_for_any_function_leaves_the_others_theirs() {
+    let unknown = ("get_wether", "{}");
+    let torn = ("get_weather", "{");
+    let paris = ("get_weather", r#"{"city":"Paris"}"#);
+    for second in [[paris, ("ping", "{}")], [("ping", "{}"), paris]] {
+        let second = turn(&second, "tool_calls");
+        let calls = completed(&turn(&[unknown, torn], "tool_calls"), &second);
+        assert_eq!(calls.as_deref(), Ok(r#"id0:ping{} id1:get_weather{"city":"Paris"}"#));
+        let calls = completed(&turn(&[torn, unknown], "tool_calls"), &second);
+        assert_eq!(calls.as_deref(), Ok(r#"id0:get_weather{"city":"Paris"} id1:ping{}"#));
+    }
 }
 
 #[test]

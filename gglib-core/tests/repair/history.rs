@@ -16,7 +16,9 @@ fn history(arguments: &[Value]) -> String {
 
 #[test]
 fn bad_arguments_are_mended_or_named() {
-    for good in [json!("{}"), json!("{\"a\":1}"), json!("[]"), json!({ "a": 1 }), json!(null), json!(3)] {
+    let good =
+        [r"{}", r#"{"a":1}"#, "[]", r#"{"a":1e300,"b":123456789012345678901234567890}"#, r#""\ud83c\udf31""#];
+    for good in good.map(Value::from).into_iter().chain([json!({ "a": 1 }), json!(null), json!(3)]) {
         assert_eq!(mend_history(&history(&[good])), Ok(None));
     }
     let mended = mend_history(&history(&[json!("{}"), json!(""), json!("```\n{\"a\": \"é\",}\n```")]));
@@ -25,6 +27,17 @@ fn bad_arguments_are_mended_or_named() {
     for bad in ["{", "{\"a\": \"x\"", "{\"a\": 1, \"b"] {
         let error = mend_history(&history(&[json!("{}"), json!(bad)])).unwrap_err();
         assert_eq!(error.member, "messages[1].tool_calls[1].function.arguments", "{bad}");
+    }
+    // What skipping over a value does not see, and an engine answers 500 to, or dies of.
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(9999), "]".repeat(9999));
+    for (bad, expected) in [
+        (r#"{"a":"\ud83d"}"#, "hex escape"),
+        (r#"{"a":[{"b":1e400}]}"#, "number out of range"),
+        (&deep, "recursion limit exceeded"),
+    ] {
+        let error = mend_history(&history(&[json!(bad)])).unwrap_err();
+        assert_eq!(error.member, "messages[1].tool_calls[0].function.arguments", "{bad}");
+        assert!(error.problem.contains(expected), "{}", error.problem);
     }
     assert_eq!(
         mend_history(&history(&[json!("{")])).unwrap_err().to_string(),

@@ -96,7 +96,10 @@ impl<'a, S: Sink> Attempt<'a, S> {
             }
         }
         events.finish();
-        while let Some(event) = events.next_event() {
+        // Of an answer that is whole nothing is missing but the end of its usage, which may have been torn.
+        while !self.state.is_whole()
+            && let Some(event) = events.next_event()
+        {
             self.take(event).await?;
         }
         self.verdict()

@@ -14,7 +14,7 @@ use gglib_core::retry::Outcome;
 use http::{Request, StatusCode};
 use tokio::time::{Instant, timeout};
 
-use self::held::Holding;
+use self::held::{Holding, Replaced};
 use super::attempt::Attempt;
 use super::failure::Failure;
 use super::{Recovery, Rejected, Sink};
@@ -54,7 +54,7 @@ pub(super) async fn attempt(
             tracing::info!(model = %request.model, "mended the packaging of tool calls");
             request.account.recovered(Recovery::Mend);
             sink.recovered(Recovery::Mend).await?;
-            return Ok(held.with_calls(&calls, 0, &request.model).release(sink).await?);
+            return Ok(held.with_calls(&calls, Replaced::Mended, &request.model).release(sink).await?);
         }
         Verdict::Broken(broken) => broken,
     };
@@ -68,7 +68,7 @@ pub(super) async fn attempt(
             tracing::info!(model = %request.model, before, form = form.as_str(), tokens, elapsed_ms, "repaired tool calls");
             request.account.recovered(Recovery::Repair);
             sink.recovered(Recovery::Repair).await?;
-            Ok(held.with_calls(&calls, tokens, &request.model).release(sink).await?)
+            Ok(held.with_calls(&calls, Replaced::Repaired { tokens }, &request.model).release(sink).await?)
         }
         Err(unrepaired) => {
             let elapsed_ms = started.elapsed().as_millis();

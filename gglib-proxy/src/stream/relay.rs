@@ -31,7 +31,7 @@ pub(super) struct Relay {
 enum GoesBy {
     /// The engine's: its others say the same, and pass as they are.
     Engine(Identity),
-    /// Ours, before the engine spoke: its chunks have to follow.
+    /// Ours, before the engine spoke, or that of another engine, which was replaced: its chunks have to follow.
     Own(Identity),
 }
 
@@ -78,6 +78,9 @@ impl Relay {
             Ok(Some(Item::Waits(outlook))) => self.sign_of_life(Some(outlook)),
             Ok(Some(Item::Chunk(data))) => self.chunk(data),
             Ok(Some(Item::Recovered(recovery))) => {
+                // What comes now may be another engine's, and the client may have progress of the first one.
+                self.identity =
+                    self.identity.take().map(|(GoesBy::Engine(of) | GoesBy::Own(of))| GoesBy::Own(of));
                 Bytes::from(format!(": gglib-recovery {}\n\n", recovery.as_str()))
             }
             Ok(None) => return self.ending(tally).await,

@@ -26,6 +26,11 @@ fn dies_after(pieces: &[&str]) -> Vec<Step> {
     start.chain(pieces.iter().map(|piece| content(piece))).chain([Step::Break(Phase::MidBody)]).collect()
 }
 
+/// An engine that counts so many tokens in the text that it is asked about.
+fn counts(tokens: usize) -> Vec<Step> {
+    vec![Step::Head(StatusCode::OK), Step::Send(json!({ "tokens": vec![0; tokens] }).to_string())]
+}
+
 /// How the second engine repeats the prefix.
 #[derive(Clone, Copy, Debug)]
 enum Repeats {
@@ -107,11 +112,11 @@ async fn it_goes_on_after_any_number_of_tokens_however_the_engine_repeats_the_pr
             let pieces: Vec<_> = (0..count).map(|number| format!("{number} ")).collect();
             let pieces: Vec<_> = pieces.iter().map(String::as_str).collect();
             let prefix = pieces.concat();
-            let answers = vec![dies_after(&pieces), goes_on(&prefix, repeats, &["a", "é"])];
+            let answers = vec![dies_after(&pieces), counts(count), goes_on(&prefix, repeats, &["a", "é"])];
             let (answer, endpoint) = run(answers, &request(&json!({ "max_tokens": 100 }))).await;
             check(&answer, &(prefix.clone() + "aé"), "stop");
             let stage = &endpoint.ports.stage;
-            assert_eq!((stage.sent(), stage.going_on()), (2, [0; 3]), "{count} {repeats:?}");
+            assert_eq!((stage.sent(), stage.going_on()), (3, [0; 3]), "{count} {repeats:?}");
             let body = stage.last_body();
             assert_eq!(body["messages"][1], json!({ "role": "assistant", "content": prefix }));
             assert_eq!(body["max_tokens"], 100 - count, "{repeats:?}");
@@ -149,6 +154,7 @@ async fn after_a_relaunch_or_a_second_connection_it_can_go_on_too() {
 async fn what_is_more_than_plain_text_is_an_error_as_before() {
     for more in [
         json!({ "n": 2 }),
+        json!({ "n_cmpl": 2 }),
         json!({ "logprobs": true }),
         json!({ "response_format": { "type": "json_object" } }),
         json!({ "response_format": { "type": "json_schema", "json_schema": { "schema": {} } } }),
@@ -251,20 +257,27 @@ async fn when_only_the_end_was_missing_no_engine_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn characters_of_several_tokens_are_counted_by_the_engine_that_goes_on() {
-    let counted = || vec![Step::Head(StatusCode::OK), Step::Send(r#"{"tokens":[1,2,3,4,5]}"#.to_owned())];
+async fn tokens_are_counted_by_the_engine_that_goes_on() {
     let broken = vec![Step::Break(Phase::Connect)];
     let silent = vec![Step::Head(StatusCode::OK), Step::Hang];
-    for (told, left) in [(counted(), 4), (broken, 7), (silent, 7)] {
+    for (told, left) in [(counts(5), 4), (broken, 7), (silent, 7)] {
         let answers = vec![dies_after(&["🌱", "🌱"]), told, goes_on("🌱🌱", Repeats::WithProgress, &["b"])];
         let (answer, endpoint) = run(answers, &request(&json!({ "max_tokens": 9 }))).await;
         check(&answer, "🌱🌱b", "stop");
         assert_eq!(endpoint.ports.stage.last_body()["max_tokens"], left);
     }
     let (answer, endpoint) =
-        run(vec![dies_after(&["🌱", "🌱"]), counted()], &request(&json!({ "max_tokens": 5 }))).await;
+        run(vec![dies_after(&["🌱", "🌱"]), counts(5)], &request(&json!({ "max_tokens": 5 }))).await;
     check(&answer, "🌱🌱", "length");
     assert_eq!(endpoint.ports.stage.sent(), 2);
+    // Text that was held back, since it might have become a stop string or a call, comes as one chunk.
+    for more in [json!({ "max_tokens": 9, "stop": "\nUser" }), json!({ "max_tokens": 9, "tools": [{}] })] {
+        let answers =
+            vec![dies_after(&["one\\nUs two"]), counts(4), goes_on("one\\nUs two", Repeats::Not, &["b"])];
+        let (answer, endpoint) = run(answers, &request(&more)).await;
+        check(&answer, "one\nUs twob", "stop");
+        assert_eq!(endpoint.ports.stage.last_body()["max_tokens"], 5, "{more}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -143,6 +143,43 @@ async fn what_a_client_has_not_seen_leaves_no_trace_of_the_first_attempt() {
     assert_eq!((answer.content().as_str(), endpoint.ports.stage.sent()), ("a", 2));
 }
 
+/// Progress that the client asked for is handed on, and is no content: the engine may still be replaced.
+#[tokio::test(start_paused = true)]
+async fn an_answer_goes_by_one_id_also_when_progress_of_another_engine_was_seen() {
+    let Step::Send(told) = crate::ports::progress(500) else { unreachable!() };
+    let first = [
+        Step::Head(StatusCode::OK),
+        Step::Send(told.replace("\"x\"", "\"first\"")),
+        Step::Break(Phase::MidBody),
+    ];
+    let ports = Ports::answering([first.to_vec(), whole()]).with_health([Liveness::Dead]);
+    let (answer, endpoint) = run(ports, r#"{"messages":[],"stream":true,"return_progress":true}"#).await;
+    assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{answer:?}");
+    assert_eq!(recoveries(&endpoint).await, [0, 1]);
+    let data = answer.data();
+    let chunks: Vec<_> =
+        data[..data.len() - 1].iter().map(|data| data.contains("\"id\":\"first\"")).collect();
+    assert!(chunks.len() > 2 && chunks.iter().all(|is_first| *is_first), "{}", answer.body);
+}
+
+/// What is torn behind the last `finish_reason` is no part of the answer.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_dies_over_its_usage_has_answered() {
+    let torn = "data: {\"id\":\"x\",\"choices\":[],\"usage\":{\"completion_to";
+    for torn in [torn.to_owned(), format!("{torn}\n")] {
+        for (end, body) in [(Step::Break(Phase::MidBody), STREAM), (Step::Hang, STREAM), (Step::Hang, PLAIN)]
+        {
+            let steps = opening().into_iter().chain([content("a"), finish(), Step::Send(torn.clone()), end]);
+            let ports = Ports::answering([steps.collect()]).with_health([Liveness::Dead]);
+            let (answer, endpoint) = run(ports, body).await;
+            assert_eq!((answer.head.status, &answer.end), (200, &Piece::End), "{answer:?}");
+            assert_eq!(answer.content(), "a", "{answer:?}");
+            assert!(!answer.body.contains("error"), "{answer:?}");
+            assert_eq!((recoveries(&endpoint).await, endpoint.ports.stage.sent()), ([0, 0], 1));
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_hangs_is_replaced_whatever_its_health_probe_says() {
     let pings =

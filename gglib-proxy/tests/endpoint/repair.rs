@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use gglib_core::ports::{Liveness, Phase};
+use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece, post};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -158,6 +159,20 @@ async fn packaging_is_mended_without_a_second_request() {
             assert_eq!(got(&answer), r#"weather({"city":"Berlin"}) ping({})"#, "{arguments}");
             assert_eq!(finish_reason(&answer), "tool_calls");
             assert_eq!(answer.head.header("x-gglib-recovery"), Some("mend"));
+            assert_eq!((counted(&endpoint).await, endpoint.ports.stage.sent()), ([1, 1, 0], 1));
+        }
+    }
+}
+
+/// There may have been more calls to come, whatever was mended of those that came.
+#[tokio::test(start_paused = true)]
+async fn what_was_cut_off_stays_so_when_only_packaging_was_mended() {
+    for arguments in [r#"{"city":"Berlin",}"#, r#""{\"city\":\"Berlin\"}""#] {
+        for body in both(&json!({ "max_tokens": 9 })) {
+            let endpoint = start([calls(&[("ping", "{}"), ("weather", arguments)], "length")], "");
+            let answer = endpoint.chat(&body).await;
+            assert_eq!(got(&answer), r#"ping({}) weather({"city":"Berlin"})"#, "{arguments}");
+            assert_eq!(finish_reason(&answer), "length");
             assert_eq!((counted(&endpoint).await, endpoint.ports.stage.sent()), ([1, 1, 0], 1));
         }
     }
@@ -405,6 +420,33 @@ async fn a_bad_call_in_the_history_is_mended_or_the_client_is_told_where() {
         "{error}"
     );
     assert_eq!(endpoint.ports.stage.sent(), 1);
+}
+
+/// The engine fails on such a history whatever is asked of it.
+#[tokio::test(start_paused = true)]
+async fn a_bad_call_in_the_history_is_mended_without_tools_and_with_several_choices() {
+    let call =
+        json!({ "id": "1", "type": "function", "function": { "name": "ping", "arguments": "{\"a\":1,}" } });
+    let messages = json!([{ "role": "assistant", "tool_calls": [call] }, { "role": "user", "content": "x" }]);
+    for more in [
+        json!({}),
+        json!({ "tools": null }),
+        json!({ "tools": [], "stream": true }),
+        json!({ "tools": [{}], "tool_choice": "none" }),
+        json!({ "tools": [{}], "n": 1, "n_cmpl": 2 }),
+    ] {
+        let mut body = more.clone();
+        body["messages"] = messages.clone();
+        let endpoint = start([text("a")], "");
+        endpoint.chat(&body.to_string()).await;
+        let sent = &endpoint.ports.stage.bodies()[0];
+        assert!(sent.contains(r#""arguments":"{\"a\":1}""#), "{more}: {sent}");
+    }
+    let body = json!({ "messages": messages }).to_string();
+    let settings = Settings { repair: false, ..shipped() };
+    let endpoint = Piped::start(Ports::answering([text("a")]), settings);
+    endpoint.chat(&body).await;
+    assert!(endpoint.ports.stage.bodies()[0].contains(r#""{\"a\":1,}""#));
 }
 
 /// Which call a client would want of two choices nobody knows, and the older form has no tools to judge by.

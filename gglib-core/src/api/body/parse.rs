@@ -2,16 +2,19 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BodyError, MAX_DEPTH, Member};
+use super::{BodyError, MAX_DEPTH, MAX_MEMBERS, Member};
 
 /// The top-level members of the object in `text`.
 ///
 /// `RawValue` skips a value iteratively, with one byte of heap per level, so no nesting overflows the stack.
-pub(super) fn members(text: &str) -> Result<Vec<Member>, serde_json::Error> {
-    let Entries(entries) = serde_json::from_str(text)?;
+pub(super) fn members(text: &str) -> Result<Vec<Member>, BodyError> {
+    let Entries(entries) = serde_json::from_str(text).map_err(BodyError::Syntax)?;
+    if entries.len() > MAX_MEMBERS {
+        return Err(BodyError::TooManyMembers);
+    }
     let start = text.as_ptr().addr();
     let member = |(name, raw): (String, &RawValue)| {
         let from = raw.get().as_ptr().addr() - start;
@@ -90,6 +93,7 @@ fn escaped_unit(text: &str, at: usize) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
+/// No more of them than tell that there are too many.
 struct Entries<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
@@ -109,9 +113,12 @@ impl<'de> Visitor<'de> for EntriesVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
+        while entries.len() <= MAX_MEMBERS
+            && let Some(entry) = map.next_entry()?
+        {
             entries.push(entry);
         }
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Entries(entries))
     }
 }

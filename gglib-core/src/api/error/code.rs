@@ -106,7 +106,8 @@ error_codes! {
     SERVICE_UNAVAILABLE "model_load_failed" ModelLoadFailed:
         "The model could not be loaded.",
     SERVICE_UNAVAILABLE "breaker_open" BreakerOpen:
-        "Recent loads of the model failed; `Retry-After` says when the next one will be tried.",
+        "Recent loads of the model failed; `metadata.retry_after_ms` says when the next one will be tried, and `Retry-After` \
+         no more than a minute of it.",
     SERVICE_UNAVAILABLE "insufficient_memory" InsufficientMemory:
         "The model does not fit into the memory; the message names the numbers.",
     SERVICE_UNAVAILABLE "wait_stalled" WaitStalled:

@@ -64,11 +64,6 @@ impl<'a> Json<'a> {
         self.0.starts_with('{')
     }
 
-    /// Whether two strings say the same, or two other values are written alike.
-    pub(super) fn is_same(self, other: Json<'_>) -> bool {
-        self == other || self.as_str().is_some_and(|own| Some(own) == other.as_str())
-    }
-
     pub(super) fn as_u64(self) -> Option<u64> {
         self.0.parse().ok()
     }

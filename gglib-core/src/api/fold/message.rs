@@ -1,7 +1,10 @@
 //! The message of a choice, and the calls in it.
 
+use std::borrow::Cow;
+
 use super::json::{Json, quoted};
 use super::members::{Members, Part};
+use crate::api::call::CallLabel;
 
 /// What the deltas of one choice add up to.
 #[derive(Clone, Debug, Default)]
@@ -36,23 +39,13 @@ impl Message {
         }
     }
 
-    /// Without an `index`, a fragment with a new `id` begins a call and any other continues the last one. With one it
-    /// belongs to the call of that index, unless it names a function and has another `id`: some servers number all calls 0.
     fn push_call(&mut self, fragment: Json<'_>) {
         self.members.entry("tool_calls");
         let index = fragment.member("index").and_then(Json::as_u64);
-        let id = fragment.member("id").filter(|id| !id.is_null());
-        let position =
-            match (index, id) {
-                (Some(_), id) => self.calls.iter().rposition(|call| call.index == index).filter(|position| {
-                    !(names_function(fragment) && self.calls[*position].has_another_id(id))
-                }),
-                (None, Some(id)) => {
-                    self.calls.iter().position(|call| call.id().is_some_and(|own| own.is_same(id)))
-                }
-                (None, None) => self.calls.len().checked_sub(1),
-            };
-        let position = position.unwrap_or_else(|| {
+        let name = fragment.member("function").and_then(|function| function.member("name"));
+        let name = name.and_then(Json::as_str);
+        let label = CallLabel::new(index, fragment.member("id").and_then(id_text), name.as_deref());
+        let position = label.position_in(self.calls.iter().map(Call::label)).unwrap_or_else(|| {
             self.calls.push(Call { index, members: Members::default() });
             self.calls.len() - 1
         });
@@ -82,20 +75,14 @@ impl Message {
     }
 }
 
-fn names_function(fragment: Json<'_>) -> bool {
-    fragment
-        .member("function")
-        .and_then(|function| function.member("name"))
-        .is_some_and(|name| !name.is_null())
+/// An `id`, which should be a string.
+fn id_text(id: Json<'_>) -> Option<Cow<'_, str>> {
+    (!id.is_null()).then(|| id.as_str().unwrap_or(Cow::Borrowed(id.text())))
 }
 
 impl Call {
-    fn has_another_id(&self, id: Option<Json<'_>>) -> bool {
-        self.id().zip(id).is_some_and(|(own, id)| !own.is_same(id))
-    }
-
-    fn id(&self) -> Option<Json<'_>> {
-        self.members.get("id").and_then(Part::json)
+    fn label(&self) -> CallLabel<'_> {
+        CallLabel::new(self.index, self.members.get("id").and_then(Part::json).and_then(id_text), None)
     }
 
     fn push(&mut self, fragment: Json<'_>) {

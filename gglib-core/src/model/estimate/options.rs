@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::MIB;
-use crate::model::ModelSpec;
 use crate::model::gguf::GgmlType;
+use crate::model::{ModelSpec, option_name};
 
 /// What gglib starts its engines with (`--batch-size`), and llama.cpp's own `--ubatch-size`.
 const BATCH: u64 = 512;
@@ -71,9 +71,10 @@ impl EngineOptions {
         let mut batch = BATCH;
         let mut args = spec.args.iter().map(String::as_str).peekable();
         while let Some(arg) = args.next() {
-            if !options.flag(arg)
+            let arg = option_name(arg);
+            if !options.flag(&arg)
                 && let Some(value) = args.peek()
-                && (options.valued(arg, value) || is_batch(arg, value, &mut batch))
+                && (options.valued(&arg, value) || is_batch(&arg, value, &mut batch))
             {
                 args.next();
             }
@@ -99,7 +100,6 @@ impl EngineOptions {
     fn valued(&mut self, arg: &str, value: &str) -> bool {
         match arg {
             "-c" | "--ctx-size" => set(&mut self.context, number(value).map(|n| (n > 0).then_some(n))),
-            "-np" | "--parallel" => set(&mut self.parallel, value.parse().ok().filter(|&slots| slots > 0)),
             "-ub" | "--ubatch-size" => set(&mut self.micro_batch, number(value)),
             "-ctk" | "--cache-type-k" => set(&mut self.key_type, GgmlType::named(value)),
             "-ctv" | "--cache-type-v" => set(&mut self.value_type, GgmlType::named(value)),

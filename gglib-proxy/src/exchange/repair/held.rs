@@ -29,6 +29,15 @@ pub(super) struct Held {
     pub(super) turn: Turn,
 }
 
+/// How the calls of an answer were replaced.
+#[derive(Clone, Copy)]
+pub(super) enum Replaced {
+    /// By themselves, in another packaging.
+    Mended,
+    /// By calls that were asked for again, at the cost of so many tokens.
+    Repaired { tokens: u64 },
+}
+
 impl<'a, S: Sink> Holding<'a, S> {
     pub(super) fn new(sink: &'a mut S) -> Self {
         Self { sink, has_spoken: false, held: Held::default() }
@@ -86,8 +95,8 @@ impl Held {
         Ok(())
     }
 
-    /// The same with `calls` instead of its own, an end that says so, and `tokens` more in its usage.
-    pub(super) fn with_calls(self, calls: &[Call], tokens: u64, model: &ModelName) -> Self {
+    /// The same with `calls` instead of its own, and an end that is true of them.
+    pub(super) fn with_calls(self, calls: &[Call], replaced: Replaced, model: &ModelName) -> Self {
         let mut rest: Vec<Bytes> = Vec::with_capacity(calls.len() + 2);
         let another = self.rest.first();
         let id = another.and_then(|data| serde_json::from_slice::<Value>(data).ok());
@@ -103,13 +112,13 @@ impl Held {
             }] });
             rest.push(own_chunk::with_delta(&delta, &identity));
         }
-        rest.extend(self.rest.iter().filter_map(|data| end_of_calls(data, tokens)));
+        rest.extend(self.rest.iter().filter_map(|data| end_of_calls(data, replaced)));
         Self { rest, ..self }
     }
 }
 
 /// What is left of a chunk without its calls; `None` if that is nothing.
-fn end_of_calls(data: &[u8], tokens: u64) -> Option<Bytes> {
+fn end_of_calls(data: &[u8], replaced: Replaced) -> Option<Bytes> {
     let mut chunk: Value = serde_json::from_slice(data).ok()?;
     let mut says_something = false;
     if let Some(Value::Object(choice)) = chunk.pointer_mut("/choices/0") {
@@ -118,14 +127,19 @@ fn end_of_calls(data: &[u8], tokens: u64) -> Option<Bytes> {
             says_something = delta.values().any(|value| !value.is_null());
         }
         if let Some(reason @ Value::String(_)) = choice.get_mut("finish_reason") {
-            *reason = "tool_calls".into();
+            // An answer that was cut off stays so: there may have been more calls to come.
+            if matches!(replaced, Replaced::Repaired { .. }) || *reason == "stop" {
+                *reason = "tool_calls".into();
+            }
             says_something = true;
         }
     }
     if let Some(Value::Object(usage)) = chunk.get_mut("usage") {
-        for member in ["completion_tokens", "total_tokens"] {
-            let sum = usage.get(member).and_then(Value::as_u64).map(|count| count.saturating_add(tokens));
-            usage.extend(sum.map(|sum| (member.to_owned(), sum.into())));
+        if let Replaced::Repaired { tokens } = replaced {
+            for member in ["completion_tokens", "total_tokens"] {
+                let sum = usage.get(member).and_then(Value::as_u64).map(|count| count.saturating_add(tokens));
+                usage.extend(sum.map(|sum| (member.to_owned(), sum.into())));
+            }
         }
         says_something = true;
     }
