@@ -191,7 +191,7 @@ fn pinned_models_that_keep_others_out_are_warned_of() {
     exit 0
     --- stdout
     [HOME]/gglib.toml is valid; models: 2
-    every request ends within 45m (at most 3 waits and 4 attempts)
+    every request ends within 45m (at most 3 waits, 4 attempts, 1 repair)
     --- stderr
     warning: once loaded, what is pinned (`a`) fills memory.max_resident = 1 and keeps out `b`; raise memory.max_resident to 2, or pin fewer
     ");
@@ -205,13 +205,13 @@ fn the_template_that_init_writes_is_valid_and_not_overwritten() {
     exit 0
     --- stdout
     [HOME]/.config/gglib/gglib.toml is valid; models: 0
-    every request ends within 45m (at most 3 waits and 4 attempts)
+    every request ends within 45m (at most 3 waits, 4 attempts, 1 repair)
     --- stderr
     ");
     assert_snapshot!(gglib(home.path(), &["config", "check", "--json"]), @r#"
     exit 0
     --- stdout
-    {"path":"[HOME]/.config/gglib/gglib.toml","models":0,"bound":{"seconds":2700.0,"waits":3,"attempts":4}}
+    {"path":"[HOME]/.config/gglib/gglib.toml","models":0,"bound":{"seconds":2700.0,"waits":3,"attempts":4,"repairs":1}}
     --- stderr
     "#);
     assert!(gglib(home.path(), &["config", "init"]).contains("exists already"));

@@ -128,7 +128,7 @@ fn an_engine_that_hangs_is_found_out_by_the_clocks_which_are_told_when_they_are_
     let head: Vec<&str> = head.lines().filter(|line| !line.starts_with("Engine: ")).collect();
     insta::assert_snapshot!(head.join("\n"), @"
     Drill of m on an endpoint of its own
-    Promise: every request ends within 45m (at most 3 waits and 4 attempts)
+    Promise: every request ends within 45m (at most 3 waits, 4 attempts, 1 repair)
     Settings that are not as shipped:
       timeouts.connect = 500ms (shipped: 2s)
       timeouts.response_headers = 500ms (shipped: 30s)

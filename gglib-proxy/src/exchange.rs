@@ -9,13 +9,14 @@ use bytes::Bytes;
 use gglib_core::admission::Outlook;
 use gglib_core::api::chunk::PromptProgress;
 use gglib_core::api::error::{ApiError, ErrorCode};
-use gglib_core::ports::{Lease, Liveness};
+use gglib_core::ports::Liveness;
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::answered::unix_now;
 use self::attempt::Attempt;
 use self::continuation::Recording;
 use self::failure::Failure;
+use self::vigil::Watched;
 use self::wait::lease;
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
@@ -28,6 +29,7 @@ mod attempt;
 mod continuation;
 mod failure;
 mod repair;
+mod vigil;
 mod wait;
 
 /// Who receives the answer.
@@ -111,7 +113,7 @@ async fn answer(
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
     let lease = lease(app, request, sink).await?;
-    let outcome = attempt(app, &*lease, request, sink).await;
+    let outcome = attempt(app, &lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     match failure.examine(&*lease).await {
         Liveness::Alive if failure.may_be_resent() => resend(app, lease, request, sink).await,
@@ -123,13 +125,15 @@ async fn answer(
     }
 }
 
-/// The engine is dead: another one begins anew, or goes on where the client has seen content.
+/// The engine is dead: another one begins anew, or goes on where the client has seen content. By the settings of this
+/// moment, as for any request that enters the queue now.
 async fn recover(
     app: &App,
     request: &ModelRequest,
     failure: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
+    let app = &app.current();
     if app.is_draining() {
         // It was stopped, because its time for what was running is over.
         return Err(refusal::draining(app));
@@ -144,14 +148,14 @@ async fn recover(
 /// One attempt on a second connection: the engine is alive, so only the first connection was not.
 async fn resend(
     app: &App,
-    lease: Box<dyn Lease>,
+    lease: Watched,
     request: &ModelRequest,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
     app.metrics.record(Event::Resent { model: &request.model });
     tracing::info!(generation = lease.generation().0, "sending again on a second connection");
     tell(request, sink, Recovery::Resend).await?;
-    let outcome = attempt(app, &*lease, request, sink).await;
+    let outcome = attempt(app, &lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     if failure.examine(&*lease).await == Liveness::Dead {
         drop(lease);
@@ -167,23 +171,28 @@ async fn relaunch(
     cause: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
-    app.metrics.record(Event::Relaunched { model: &request.model });
     tracing::warn!(model = %request.model, cause = %cause.into_error(), "engine dead; relaunching for this request");
     tell(request, sink, Recovery::Relaunch).await?;
     let lease = lease(app, request, sink).await?;
-    let outcome = attempt(app, &*lease, request, sink).await;
+    app.metrics.record(Event::Relaunched { model: &request.model });
+    let outcome = attempt(app, &lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     // Also when nothing is left for this request: the next one must not meet a dead engine.
-    if failure.examine(&*lease).await == Liveness::Dead && !failure.window_is_open() {
+    if failure.examine(&*lease).await == Liveness::Dead {
         drop(lease);
-        return continuation::take_up(app, request, failure, sink).await;
+        if app.is_draining() {
+            return Err(refusal::draining(app));
+        }
+        if !failure.window_is_open() {
+            return continuation::take_up(app, request, failure, sink).await;
+        }
     }
     Err(failure.into_error())
 }
 
 async fn attempt(
     app: &App,
-    lease: &dyn Lease,
+    lease: &Watched,
     request: &ModelRequest,
     sink: &mut impl Sink,
 ) -> Result<(), Failure> {
@@ -191,7 +200,7 @@ async fn attempt(
         return repair::attempt(app, lease, request, repairable, sink).await;
     }
     let meter = AnswerMeter::new(&app.metrics, request);
-    let attempt = Attempt::new(app, request, lease, sink, meter);
+    let attempt = Attempt::new(app, request, &**lease, sink, meter);
     if request.route.streams() { attempt.run().await } else { attempt.run_whole().await }
 }
 

@@ -81,11 +81,11 @@ pub(crate) struct Totals {
     pub(crate) failed: u64,
     /// Those whose client left before the end.
     pub(crate) abandoned: u64,
-    /// Engines relaunched for a request that found them dead.
+    /// Requests that began anew on another engine.
     pub(crate) relaunches: u64,
     /// Requests sent again because their connection broke.
     pub(crate) resends: u64,
-    /// Streams that went on with another engine.
+    /// Streams that went on after their engine had died.
     pub(crate) continuations: u64,
     /// Answers with tool calls that no client could run, or without one that was due.
     pub(crate) broken_turns: u64,

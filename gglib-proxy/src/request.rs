@@ -29,6 +29,8 @@ pub(crate) struct ModelRequest {
     pub(crate) body: Bytes,
     /// What becomes known of it.
     pub(crate) account: Account,
+    /// Tokens of the answer that the client had before this was issued, and that stand in `body`.
+    pub(crate) given: u64,
     /// When it had been read.
     pub(crate) read_at: Instant,
 }
@@ -72,6 +74,7 @@ impl ModelRequest {
             repairable: None,
             body: body.into_bytes(),
             account: Account::default(),
+            given: 0,
             read_at: Instant::now(),
         }
     }
@@ -116,6 +119,7 @@ impl ModelRequest {
             repairable,
             body: body.into_bytes(),
             account: Account::default(),
+            given: 0,
             read_at: Instant::now(),
         })
     }

@@ -9,6 +9,7 @@ use gglib_core::retry::RetriesAbove;
 use tokio::time::Instant;
 
 use crate::account::Account;
+use crate::exchange::Recovery;
 use crate::metrics::{End, Event, Metrics, Recent};
 use crate::request::ModelRequest;
 
@@ -48,6 +49,11 @@ impl Tally {
     /// The model, and how often the request had been made before; `None` until they are known.
     pub(crate) fn identity(&self) -> Option<(&ModelName, RetriesAbove)> {
         self.identity.as_ref().map(|(model, above)| (model, *above))
+    }
+
+    /// The last recovery that the request has had.
+    pub(crate) fn recovery(&self) -> Option<Recovery> {
+        self.account.particulars().recovery
     }
 
     pub(crate) fn succeed(mut self) {

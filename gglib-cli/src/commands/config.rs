@@ -32,6 +32,7 @@ pub(super) fn run(args: &Config, common: &Common) -> Result<Exit, CliError> {
                             "seconds": bound.total.as_secs_f64(),
                             "waits": bound.waits,
                             "attempts": bound.attempts,
+                            "repairs": bound.repairs,
                         },
                     })
                     .to_string(),

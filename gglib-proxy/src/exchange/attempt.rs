@@ -24,8 +24,13 @@ use crate::own_chunk;
 use crate::request::ModelRequest;
 use crate::route::Route;
 
-/// How many chunks without content are held back. An engine sends two or three before its content.
+/// How many chunks without content are held back. An engine sends two or three before its content; what it says beyond
+/// that is nothing.
 const HELD: usize = 64;
+
+/// The silence after which an engine is looked at that sends a comment after each second without anything else: its
+/// launch asks for that, and the threads that do it are not those that compute.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// How long an engine may take, after the last choice has finished, to send its usage and the end of the stream.
 const AFTERWORD: Duration = Duration::from_secs(2);
@@ -83,6 +88,20 @@ impl<'a, S: Sink> Attempt<'a, S> {
     }
 
     pub(super) async fn run(mut self) -> Result<(), Failure> {
+        let outcome = self.stream().await;
+        self.presence.conclude();
+        outcome?;
+        self.verdict()
+    }
+
+    /// Like [`run`](Self::run), of an answer that is no stream: handed on as it is, when all of it has come.
+    pub(super) async fn run_whole(mut self) -> Result<(), Failure> {
+        let outcome = self.whole().await;
+        self.presence.conclude();
+        outcome
+    }
+
+    async fn stream(&mut self) -> Result<(), Failure> {
         let mut body = self.body().await?;
         let mut events = Decoder::default();
         self.progress = Instant::now();
@@ -91,7 +110,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
             while let Some(event) = events.next_event() {
                 self.take(event).await?;
                 if self.state.is_done() {
-                    return self.verdict();
+                    return Ok(());
                 }
             }
         }
@@ -102,11 +121,10 @@ impl<'a, S: Sink> Attempt<'a, S> {
         {
             self.take(event).await?;
         }
-        self.verdict()
+        Ok(())
     }
 
-    /// Like [`run`](Self::run), of an answer that is no stream: handed on as it is, when all of it has come.
-    pub(super) async fn run_whole(mut self) -> Result<(), Failure> {
+    async fn whole(&mut self) -> Result<(), Failure> {
         let mut body = self.body().await?;
         let mut whole = BytesMut::new();
         self.progress = Instant::now();
@@ -145,7 +163,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
             .body(self.request.body.clone())
             .expect("a constant head is valid");
         let timeouts = &self.settings.timeouts;
-        let total = self.started + timeouts.total;
+        let total = self.total();
         let mut sent = self.lease.upstream().send(request);
         let mut limit = timeouts.connect + timeouts.response_headers;
         let mut since = self.started;
@@ -163,6 +181,9 @@ impl<'a, S: Sink> Attempt<'a, S> {
             }
         }
         let Ok(sent) = head else {
+            if Instant::now() >= total {
+                return Err(self.over(since));
+            }
             let what = "the engine did not answer";
             return Err(self.silent(ErrorCode::TimeoutResponseHeaders, what, limit, since));
         };
@@ -172,7 +193,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
     /// The next piece of the body; `None` at its end.
     async fn next_bytes(&mut self, body: &mut ByteStream) -> Result<Option<Bytes>, Failure> {
         let timeouts = &self.settings.timeouts;
-        let total = self.started + timeouts.total;
+        let total = self.total();
         let awaits_first = !self.has_content() || self.reads_prompt;
         let (code, what, limit) = if awaits_first {
             let what = "the engine made no progress on the prompt";
@@ -181,8 +202,21 @@ impl<'a, S: Sink> Attempt<'a, S> {
             (ErrorCode::TimeoutIdle, "the engine paused", timeouts.idle)
         };
         let patience = if self.state.is_whole() { AFTERWORD.min(limit) } else { limit };
+        let mut look = self.presence.pings().then(|| Instant::now() + SILENCE);
         loop {
-            let piece = timeout_at((self.progress + patience).min(total), body.next()).await;
+            if Instant::now() >= total && !self.state.is_whole() {
+                // Also of an engine, or a client, that is never long in coming.
+                return Err(self.over(self.progress));
+            }
+            let until = (self.progress + patience).min(total);
+            let piece = timeout_at(look.map_or(until, |look| look.min(until)), body.next()).await;
+            if piece.is_err() && look.is_some_and(|look| look < until) {
+                look = None;
+                if self.lease.confirm().await == Liveness::Dead {
+                    return Err(self.fallen_silent());
+                }
+                continue;
+            }
             if piece.is_err() && awaits_first && !self.state.is_whole() && self.is_queued(self.progress) {
                 self.progress = Instant::now();
                 continue;
@@ -193,10 +227,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
                 // Every choice has finished: whatever becomes of the connection now, the answer is whole.
                 _ if self.state.is_whole() => Ok(None),
                 Ok(Some(Err(error))) => Err(Failure::Broken { error, committed: self.is_committed() }),
-                Err(_) if Instant::now() >= total => {
-                    let what = "the answer was not complete";
-                    Err(self.silent(ErrorCode::TimeoutTotal, what, timeouts.total, self.progress))
-                }
+                Err(_) if Instant::now() >= total => Err(self.over(self.progress)),
                 Err(_) => Err(self.silent(code, what, limit, self.progress)),
             };
         }
@@ -205,15 +236,17 @@ impl<'a, S: Sink> Attempt<'a, S> {
     /// Whether a wait that began at `since` is a place in a queue: the engine was busy with another request. One that
     /// gets on with none of its requests is stuck.
     fn is_queued(&self, since: Instant) -> bool {
-        Instant::now() < self.started + self.settings.timeouts.total
-            && self.presence.others_advanced_since(since)
+        Instant::now() < self.total() && self.presence.others_advanced_since(since)
     }
 
     /// Handles one event. Comments are no progress: an engine that hangs still sends them.
     async fn take(&mut self, event: Result<SseEvent, SseError>) -> Result<(), Failure> {
         let data = match event {
             Ok(SseEvent::Message { data, .. }) => data,
-            Ok(SseEvent::Comment(_)) => return Ok(()),
+            Ok(SseEvent::Comment(_)) => {
+                self.presence.pinged();
+                return Ok(());
+            }
             Err(error) => {
                 let message = format!("the engine's answer cannot be read: {error}");
                 return Err(Failure::Answered(ApiError::new(ErrorCode::UpstreamMalformed, message)));
@@ -226,7 +259,13 @@ impl<'a, S: Sink> Attempt<'a, S> {
         if let Frame::Chunk(probe) = frame {
             self.meter.observe(&probe, &data);
             self.counts = probe.counts.or(self.counts);
-            self.hand_on(&probe, data).await?;
+            match timeout_at(self.total(), self.hand_on(&probe, data)).await {
+                Ok(taken) => taken?,
+                Err(_) => return Err(self.over(self.progress)),
+            }
+            if self.is_committed() {
+                self.meter.shown();
+            }
             // After the client has taken it: how long that took is not the engine's affair.
             if self.is_progress(&probe) {
                 self.progress = Instant::now();
@@ -246,9 +285,15 @@ impl<'a, S: Sink> Attempt<'a, S> {
         if probe.is_progress_only() {
             return if self.request.progress { self.sink.chunk(data).await } else { Ok(()) };
         }
-        self.has_role |= probe.choices.iter().any(|choice| choice.role);
-        if !self.has_content() && !self.state.is_whole() && self.held.len() < HELD {
-            self.held.push(data);
+        let names_role = probe.choices.iter().any(|choice| choice.role);
+        let finishes = probe.choices.iter().any(|choice| choice.finish_reason.is_some());
+        let is_needed = finishes || probe.usage || (names_role && !self.has_role);
+        self.has_role |= names_role;
+        if !self.has_content() && !self.state.is_whole() {
+            // Not even one too many is sent: a second attempt would begin with another role and id.
+            if is_needed || self.held.len() < HELD {
+                self.held.push(data);
+            }
             return Ok(());
         }
         if !self.has_role {
@@ -285,7 +330,7 @@ impl<'a, S: Sink> Attempt<'a, S> {
         self.sink.hands_on() && self.has_content()
     }
 
-    fn verdict(self) -> Result<(), Failure> {
+    fn verdict(mut self) -> Result<(), Failure> {
         let committed = self.is_committed();
         self.state.end().map_err(|error| Failure::Incomplete { error, committed })?;
         self.meter.answered();
@@ -303,6 +348,25 @@ impl<'a, S: Sink> Attempt<'a, S> {
             StatusCode::INTERNAL_SERVER_ERROR => Failure::Failed { error, committed: self.is_committed() },
             _ => Failure::Answered(error),
         }
+    }
+
+    /// When this attempt has to be over.
+    fn total(&self) -> Instant {
+        self.started + self.settings.timeouts.total
+    }
+
+    /// The attempt has taken as long as it may; the engine last got on at `since`.
+    fn over(&self, since: Instant) -> Failure {
+        let limit = self.settings.timeouts.total;
+        self.silent(ErrorCode::TimeoutTotal, "the answer was not complete", limit, since)
+    }
+
+    /// Not even a comment came any more, and the engine does not answer a look either.
+    fn fallen_silent(&self) -> Failure {
+        let silence = SILENCE.as_secs();
+        let message = format!("the engine fell silent for {silence} s and does not answer its health probe");
+        let error = ApiError::new(ErrorCode::UpstreamDied, message);
+        Failure::Stalled { error, committed: self.is_committed() }
     }
 
     /// A clock has run out, of a wait that began at `since`. If the engine has got on with nothing meanwhile, it hangs.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gglib_core::admission::Outlook;
-use gglib_core::api::chunk::PromptProgress;
+use gglib_core::api::chunk::{Probe, PromptProgress};
 use gglib_core::api::error::ApiError;
 use gglib_core::continuation::{Continuation, Delivered, Splicer};
-use gglib_core::ports::Lease;
+use gglib_core::ports::{Lease, Liveness};
 use http::Request;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
 use crate::app::{App, Settings};
 use crate::metrics::Event;
+use crate::refusal;
 use crate::request::ModelRequest;
 
 /// A sink that remembers what it was given, in case that the stream has to be taken up.
@@ -26,12 +27,14 @@ pub(super) struct Recording<'a, S> {
     sink: &'a mut S,
     /// Absent when nothing will be taken up: it is switched off, or the client is handed nothing before the end.
     delivered: Option<Delivered>,
+    /// How many chunks with content it was given, each a token as a rule.
+    pieces: u64,
 }
 
 impl<'a, S: Sink> Recording<'a, S> {
     pub(super) fn new(sink: &'a mut S, settings: &Settings) -> Self {
         let delivered = (sink.hands_on() && settings.continue_streams).then(Delivered::default);
-        Self { sink, delivered }
+        Self { sink, delivered, pieces: 0 }
     }
 }
 
@@ -44,6 +47,8 @@ impl<S: Sink> Sink for Recording<'_, S> {
         self.sink.chunk(data.clone()).await?;
         if let Some(delivered) = &mut self.delivered {
             delivered.observe(&data);
+            let has_content = Probe::parse(&data).is_ok_and(|probe| probe.content().is_some());
+            self.pieces += u64::from(has_content);
         }
         Ok(())
     }
@@ -81,37 +86,43 @@ pub(super) async fn take_up(
             return Err(cause);
         }
     };
-    app.metrics.record(Event::Continued { model: &request.model });
     tracing::warn!(model = %request.model, %cause, "engine dead; going on with the stream");
     tell(request, sink, Recovery::Continuation).await?;
+    let counted = || app.metrics.record(Event::Continued { model: &request.model });
     if let Some(ending) = continuation.ending() {
+        counted();
         return finish(ending, sink).await;
     }
     let lease = match lease(app, request, sink).await {
         Ok(lease) => lease,
         Err(error) => {
             tracing::warn!(%error, "no engine to go on with the stream");
-            return Err(cause);
+            return Err(if app.is_draining() { refusal::draining(app) } else { cause });
         }
     };
+    counted();
+    let mut given = sink.pieces;
     if let Some(text) = continuation.uncounted()
         && let Some(tokens) = tokens(&*lease, text, app.settings.timeouts.response_headers).await
     {
         continuation.count(tokens);
+        given = given.max(tokens);
         if let Some(ending) = continuation.ending() {
             return finish(ending, sink).await;
         }
     }
     let Ok((body, splicer)) = continuation.issue() else { return Err(cause) };
-    let request = ModelRequest { body, ..request.clone() };
+    let request = ModelRequest { body, given, ..request.clone() };
     let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
-    let outcome = attempt(app, &*lease, &request, &mut splicing).await;
+    let outcome = attempt(app, &lease, &request, &mut splicing).await;
     let Err(failure) = outcome else { return Ok(()) };
     if splicing.splicer.is_over() {
         return Ok(());
     }
     // Not for this request any more, but the next one must not meet a dead engine.
-    failure.examine(&*lease).await;
+    if failure.examine(&*lease).await == Liveness::Dead && app.is_draining() {
+        return Err(refusal::draining(app));
+    }
     if failure.is_suspicion() {
         return Err(failure.into_error());
     }

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::ports::Lease;
 use gglib_core::repair::{Broken, Call, Fault, Form, Tools, Turn, Verdict, assess, second_body};
 use gglib_core::retry::Outcome;
 use http::{Request, StatusCode};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use self::held::{Holding, Replaced};
+use self::held::{Held, Holding, Replaced};
 use super::attempt::Attempt;
 use super::failure::Failure;
+use super::vigil::Watched;
 use super::{Recovery, Rejected, Sink};
 use crate::app::App;
 use crate::metrics::{AnswerMeter, Event};
@@ -35,7 +37,7 @@ const LONGEST_PROPS: usize = 4 * 1024 * 1024;
 /// One attempt, and a second request if its calls need one.
 pub(super) async fn attempt(
     app: &App,
-    lease: &dyn Lease,
+    lease: &Watched,
     request: &ModelRequest,
     repairable: &Repairable,
     sink: &mut impl Sink,
@@ -43,46 +45,56 @@ pub(super) async fn attempt(
     let model = &request.model;
     let mut holding = Holding::new(sink);
     let meter = AnswerMeter::new(&app.metrics, request);
-    Attempt::new(app, request, lease, &mut holding, meter).run().await?;
+    let total = Instant::now() + app.settings.timeouts.total;
+    Attempt::new(app, request, &**lease, &mut holding, meter).run().await?;
     let held = holding.into_held();
-    let Some(tools) = repairable.tools_for(&held.turn) else { return Ok(held.release(sink).await?) };
+    let Some(tools) = repairable.tools_for(&held.turn) else { return deliver(app, held, total, sink).await };
     let broken = match assess(&held.turn, &tools, &JsonSchema) {
-        Verdict::Sound => return Ok(held.release(sink).await?),
+        Verdict::Sound => return deliver(app, held, total, sink).await,
         Verdict::Mended(calls) => {
             app.metrics.record(Event::BrokenTurn { model });
             app.metrics.record(Event::Mended { model });
             tracing::info!(model = %request.model, "mended the packaging of tool calls");
             request.account.recovered(Recovery::Mend);
             sink.recovered(Recovery::Mend).await?;
-            return Ok(held.with_calls(&calls, Replaced::Mended, &request.model).release(sink).await?);
+            return deliver(app, held.with_calls(&calls, Replaced::Mended, &request.model), total, sink).await;
         }
         Verdict::Broken(broken) => broken,
     };
     app.metrics.record(Event::BrokenTurn { model });
     let before = list(broken.faults());
     let started = Instant::now();
-    match again(app, lease, request, &tools, broken, repairable.until).await {
+    match again(app, &**lease, request, &tools, broken, repairable.until).await {
         Ok(Repaired { calls, form, tokens }) => {
             app.metrics.record(Event::Repaired { model });
             let elapsed_ms = started.elapsed().as_millis();
             tracing::info!(model = %request.model, before, form = form.as_str(), tokens, elapsed_ms, "repaired tool calls");
             request.account.recovered(Recovery::Repair);
             sink.recovered(Recovery::Repair).await?;
-            Ok(held.with_calls(&calls, Replaced::Repaired { tokens }, &request.model).release(sink).await?)
+            deliver(app, held.with_calls(&calls, Replaced::Repaired { tokens }, &request.model), total, sink).await
         }
         Err(unrepaired) => {
             let elapsed_ms = started.elapsed().as_millis();
             tracing::warn!(model = %request.model, before, after = unrepaired.to_text(), elapsed_ms, "tool calls not repaired");
-            held.release(sink).await?;
-            if let Unrepaired::Failed(failure) = unrepaired
-                && failure.is_suspicion()
-            {
-                // Not for this request any more, but the next one must not meet a dead engine.
-                failure.examine(lease).await;
+            if let Some(suspicion) = unrepaired.suspicion() {
+                // Not for this request any more, which need not wait for it; but the next one must not meet a dead engine.
+                lease.examine_later(suspicion);
             }
-            Ok(())
+            deliver(app, held, total, sink).await
         }
     }
+}
+
+/// Hands on what was held back, before the attempt is over or, if it nearly is, within the pause that is granted to
+/// every reader.
+async fn deliver(app: &App, held: Held, total: Instant, sink: &mut impl Sink) -> Result<(), Failure> {
+    let timeouts = &app.settings.timeouts;
+    let until = total.max(Instant::now() + timeouts.idle);
+    let released = timeout_at(until, held.release(sink)).await;
+    Ok(released.map_err(|_| {
+        let message = format!("the answer was not taken within {} s", timeouts.total.as_secs());
+        Failure::Slow { error: ApiError::new(ErrorCode::TimeoutTotal, message), committed: true }
+    })??)
 }
 
 /// What a second request came to.
@@ -106,6 +118,18 @@ enum Unrepaired {
 }
 
 impl Unrepaired {
+    /// What it makes of the engine, if that may be dead.
+    fn suspicion(self) -> Option<Failure> {
+        match self {
+            Self::Failed(failure) if failure.is_suspicion() => Some(failure),
+            Self::TimedOut => {
+                let error = ApiError::new(ErrorCode::TimeoutTotal, "the repair took too long");
+                Some(Failure::Slow { error, committed: true })
+            }
+            Self::NotTried | Self::Failed(_) | Self::StillBroken(_) => None,
+        }
+    }
+
     fn to_text(&self) -> String {
         match self {
             Self::NotTried => "not tried".to_owned(),
@@ -149,7 +173,8 @@ async fn ask(
     tools: &Tools,
     broken: Broken,
 ) -> Result<Repaired, Unrepaired> {
-    let form = Form::of(&props(lease).await);
+    let limit = app.settings.timeouts.response_headers;
+    let form = Form::of(&timeout(limit, props(lease)).await.unwrap_or_default());
     let body = second_body(request.body.clone(), &broken, tools, form)
         .map_err(|error| Unrepaired::Failed(Failure::Answered(error.into())))?;
     let second = ModelRequest { body, usage: true, progress: false, repairable: None, ..request.clone() };

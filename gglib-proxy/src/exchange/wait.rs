@@ -7,6 +7,7 @@ use gglib_core::ports::{Lease, Refused, Waiting};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Sink;
+use super::vigil::Watched;
 use crate::app::App;
 use crate::metrics::Event;
 use crate::refusal;
@@ -23,16 +24,37 @@ pub(super) async fn lease(
     app: &App,
     request: &ModelRequest,
     sink: &mut impl Sink,
-) -> Result<Box<dyn Lease>, ApiError> {
-    let began = Instant::now();
+) -> Result<Watched, ApiError> {
+    let wait = Wait::begin(app, request);
     let mut waiting = app.residency.enter(request.model.clone());
     let leased = granted(&mut *waiting, sink).await;
-    let waited = began.elapsed();
-    request.account.waited(waited);
-    app.metrics.record(Event::LeftQueue { model: &request.model, waited });
+    drop(wait);
     match leased {
-        Ok(lease) => Ok(lease),
+        Ok(lease) => Ok(Watched::new(app, lease)),
         Err(refused) => Err(refusal::to_error(app, &refused, &request.model).await),
+    }
+}
+
+/// A wait that is counted when it is over, however that comes about: also when the client leaves.
+struct Wait<'a> {
+    app: &'a App,
+    request: &'a ModelRequest,
+    began: Instant,
+}
+
+impl<'a> Wait<'a> {
+    fn begin(app: &'a App, request: &'a ModelRequest) -> Self {
+        let began = Instant::now();
+        request.account.waits(began);
+        Self { app, request, began }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let waited = self.began.elapsed();
+        self.request.account.waited(waited);
+        self.app.metrics.record(Event::LeftQueue { model: &self.request.model, waited });
     }
 }
 

@@ -137,12 +137,14 @@ impl Attachment {
         let mut state = self.run.state();
         let was_full = state.replay.is_full();
         let piece = self.reader.and_then(|reader| state.replay.next(reader));
+        let made_room = was_full && !state.replay.is_full();
         let taken = match piece {
             Some(piece) => Some(Ok(Some(piece))),
             None => state.end.clone().map(|end| end.map(|()| None)),
         };
         drop(state);
-        if was_full {
+        // Only then: whoever waits here would be woken by its own word else, for ever.
+        if made_room {
             self.run.changed.send_replace(());
         }
         taken
@@ -208,5 +210,78 @@ impl Drop for Attachment {
         {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gglib_core::idempotency::{Arrival, Scope};
+    use gglib_core::moment::Moment;
+    use http::HeaderValue;
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::*;
+
+    /// A run, and two who are attached to it.
+    fn attached() -> (Arc<Run>, [Attachment; 2]) {
+        let all = Arc::<Idempotency>::default();
+        let attach = || {
+            let scope = Scope { client: [].into(), key: HeaderValue::from_static("k") };
+            let (Arrival::Begin(id, run) | Arrival::Attach(id, run)) =
+                all.runs().arrive(scope, 0, Moment::ORIGIN, Arc::default)
+            else {
+                unreachable!("the same request each time")
+            };
+            (Arc::clone(&run), Attachment::new(Arc::clone(&all), id, run).unwrap())
+        };
+        let [(run, one), (_, other)] = [attach(), attach()];
+        (run, [one, other])
+    }
+
+    fn quarter() -> Piece {
+        Piece::Part(Item::Chunk(vec![b'x'; REPLAY / 4].into()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_taken_everything_sleeps_while_the_run_waits_for_a_slower_one() {
+        let (run, [mut fast, mut slow]) = attached();
+        let writer = tokio::spawn({
+            let run = Arc::clone(&run);
+            async move {
+                for _ in 0..8 {
+                    run.push(quarter()).await;
+                }
+                run.end(Ok(()));
+            }
+        });
+        // What it takes to be too much for the slower one.
+        for _ in 0..4 {
+            fast.next().await.unwrap().unwrap();
+        }
+        let changes = run.changed.subscribe();
+        assert!(fast.take().is_none());
+        assert!(!changes.has_changed().unwrap(), "it is woken by itself");
+        // The clock moves only when everybody sleeps.
+        let started = Instant::now();
+        assert!(timeout(Duration::from_secs(60), fast.next()).await.is_err());
+        assert_eq!(started.elapsed(), Duration::from_secs(60));
+        // And each place that the slower one makes is used.
+        let (mut taken, mut slowly) = (4, 0);
+        let fast = async {
+            while fast.next().await.unwrap().is_some() {
+                taken += 1;
+            }
+        };
+        let slow = async {
+            while slow.next().await.unwrap().is_some() {
+                slowly += 1;
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::join!(fast, slow);
+        assert_eq!((taken, slowly), (8, 8));
+        writer.await.unwrap();
     }
 }

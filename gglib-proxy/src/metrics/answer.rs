@@ -14,6 +14,8 @@ pub(crate) struct AnswerMeter<'a> {
     /// Whether the client sees the answer itself, so that its times count.
     is_seen: bool,
     first_content: Option<Instant>,
+    /// Whether the first content has been told of.
+    is_told: bool,
     tokens: Tokens,
 }
 
@@ -30,7 +32,14 @@ pub(crate) struct Tokens {
 
 impl<'a> AnswerMeter<'a> {
     pub(crate) fn new(metrics: &'a Metrics, request: &'a ModelRequest) -> Self {
-        Self { metrics, request, is_seen: true, first_content: None, tokens: Tokens::default() }
+        Self {
+            metrics,
+            request,
+            is_seen: true,
+            first_content: None,
+            is_told: false,
+            tokens: Tokens::default(),
+        }
     }
 
     /// Of a second request of which the client sees but the calls: only its tokens count.
@@ -38,14 +47,10 @@ impl<'a> AnswerMeter<'a> {
         Self { is_seen: false, ..Self::new(metrics, request) }
     }
 
-    /// Takes a chunk and what it holds. A plain answer's first content counts when the answer is whole, since a
-    /// second attempt may have another.
+    /// Takes a chunk and what it holds.
     pub(crate) fn observe(&mut self, probe: &Probe, data: &[u8]) {
         if self.first_content.is_none() && probe.content().is_some() {
             self.first_content = Some(Instant::now());
-            if self.request.stream {
-                self.tell_first_content();
-            }
         }
         if probe.usage || probe.choices.iter().any(|choice| choice.finish_reason.is_some()) {
             self.used(data);
@@ -57,22 +62,29 @@ impl<'a> AnswerMeter<'a> {
         self.tokens.take(data);
     }
 
-    /// Takes the end of a whole answer.
-    pub(crate) fn answered(&self) {
-        if !self.request.stream {
-            self.tell_first_content();
+    /// Takes note that the client has content. That counts once for a request, and not before it is certain or the
+    /// answer whole: another attempt may have another.
+    pub(crate) fn shown(&mut self) {
+        if self.is_told {
+            return;
         }
-        let model = &self.request.model;
-        let generation = self.first_content.filter(|_| self.is_seen).map(|first| first.elapsed());
-        self.request.account.used(self.tokens);
-        self.metrics.record(Event::Answered { model, generation, tokens: self.tokens });
-    }
-
-    fn tell_first_content(&self) {
-        if let Some(first) = self.first_content.filter(|_| self.is_seen) {
+        self.is_told = true;
+        if let Some(first) = self.first_content.filter(|_| self.is_seen)
+            && self.request.account.has_content(first)
+        {
             let after = first.saturating_duration_since(self.request.read_at);
             self.metrics.record(Event::FirstContent { model: &self.request.model, after });
         }
+    }
+
+    /// Takes the end of a whole answer.
+    pub(crate) fn answered(&mut self) {
+        self.shown();
+        let (model, account) = (&self.request.model, &self.request.account);
+        let generation = account.first_content().filter(|_| self.is_seen).map(|first| first.elapsed());
+        let tokens = self.tokens.after(self.request.given);
+        account.used(tokens);
+        self.metrics.record(Event::Answered { model, generation, tokens });
     }
 }
 
@@ -84,6 +96,13 @@ impl Tokens {
             cached: self.cached.saturating_add(other.cached),
             completion: self.completion.saturating_add(other.completion),
         }
+    }
+
+    /// The same with so many tokens, of which the engine was told in its prompt, as a part of the answer.
+    fn after(self, given: u64) -> Self {
+        let prompt = self.prompt.saturating_sub(given);
+        let completion = self.completion.saturating_add(self.prompt - prompt);
+        Self { prompt, cached: self.cached.min(prompt), completion }
     }
 
     /// Adds what a chunk says: each choice finishes with its `timings`, and a `usage` is the sum of all.

@@ -22,7 +22,7 @@ pub(crate) enum Event<'a> {
     Received,
     /// It has been read, and its model is known.
     Identified { model: &'a ModelName, above: RetriesAbove },
-    /// Its wait for an engine is over, by a lease or a refusal.
+    /// Its wait for an engine is over: by a lease or a refusal, or because nobody waits any more.
     LeftQueue { model: &'a ModelName, waited: Duration },
     /// It is answered by the run of the same idempotency key.
     Attached { model: &'a ModelName },

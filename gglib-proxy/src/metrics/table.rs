@@ -71,7 +71,7 @@ metrics! {
     Histogram DURATION "gglib_request_duration_seconds" ["model", "outcome"]
         "Time from a request's head to the end of its answer",
     Histogram QUEUE_WAIT "gglib_queue_wait_seconds" ["model"]
-        "Time that requests waited for an engine, loads and refusals included",
+        "Time that requests waited for an engine, also those that were refused or left; loads included",
     Histogram FIRST_CONTENT "gglib_time_to_first_content_seconds" ["model"]
         "Time from a request's last byte to the first text, reasoning or tool call of its answer",
     Histogram GENERATION "gglib_generation_seconds" ["model"]
@@ -85,11 +85,11 @@ metrics! {
     Counter ATTACHED "gglib_attached_requests_total" ["model"]
         "Requests that were answered by the run of the same idempotency key, and not by one of their own",
     Counter RELAUNCHES "gglib_relaunches_total" ["model"]
-        "Engines relaunched for a request that found them dead",
+        "Requests that began anew on another engine because theirs was dead",
     Counter RESENDS "gglib_resends_total" ["model"]
         "Requests sent again because their connection broke",
     Counter CONTINUATIONS "gglib_continuations_total" ["model"]
-        "Streams whose engine died and that went on with another",
+        "Streams whose engine died and that went on, with another one if more than the end was missing",
     Counter BROKEN_TURNS "gglib_broken_turns_total" ["model"]
         "Answers with tool calls that no client could run, or without one that was due",
     Counter MENDS "gglib_mends_total" ["model"]
@@ -103,7 +103,7 @@ metrics! {
     Counter RETRY_EVENTS "gglib_retry_events_total" ["model", "event"]
         "Events of backoff sequences, and of the budget that the clients' retries are counted against",
     Counter GIVE_UPS "gglib_retry_give_ups_total" ["model", "reason"]
-        "Backoff sequences that ended without an answer, and errors that tell the client not to retry",
+        "Backoff sequences that ended without an answer, and error responses whose `x-should-retry` is false",
     Counter BREAKER_CHANGES "gglib_breaker_changes_total" ["model", "to"]
         "Changes of state of circuit breakers",
     Gauge SCHEDULER_UP "gglib_scheduler_up" []

@@ -4,9 +4,9 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use gglib_core::api::error::ApiError;
+use gglib_core::api::error::{ApiError, ErrorCode};
 use gglib_core::retry::RetriesAbove;
-use http::Request;
+use http::{HeaderValue, Request};
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -15,7 +15,7 @@ use crate::idempotency::{self, Key};
 use crate::request::ModelRequest;
 use crate::request_id::RequestId;
 use crate::route::Route;
-use crate::routes::error_response;
+use crate::routes::{RECOVERY_HEADER, error_response};
 use crate::tally::Tally;
 use crate::{plain, refusal, stream, upload};
 
@@ -33,13 +33,22 @@ pub(crate) async fn answer(
             response
         }
         Ok(Answer::Stream(exchange)) => exchange.into_response(tally, outlet),
+        Ok(Answer::Nobody) => {
+            drop(tally);
+            error_response(&ApiError::new(ErrorCode::InvalidRequest, "the body broke off"))
+        }
         Err(error) => {
             let error = match tally.identity() {
                 Some((model, above)) => app.budgets.advise(model, above, error),
                 None => error,
             };
+            let recovery = tally.recovery();
             tally.fail(&error);
-            error_response(&error)
+            let mut response = error_response(&error);
+            if let Some(recovery) = recovery {
+                response.headers_mut().insert(RECOVERY_HEADER, HeaderValue::from_static(recovery.as_str()));
+            }
+            response
         }
     }
 }
@@ -48,6 +57,8 @@ enum Answer {
     Whole(Response),
     /// Begun, and without an error so far.
     Stream(stream::Exchange),
+    /// None, since the client has left before its request was whole.
+    Nobody,
 }
 
 async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<Answer, ApiError> {
@@ -55,7 +66,7 @@ async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<A
     let above = RetriesAbove::parse(request.headers());
     let route = Route::at(request.uri().path()).expect("this answers the paths of routes");
     let key = Key::read(&request)?;
-    let body = upload::read(request, &app.settings, deadline).await?;
+    let Some(body) = upload::read(request, &app.settings, deadline).await? else { return Ok(Answer::Nobody) };
     let key = key.map(|key| key.with_body(&body));
     if app.is_draining() {
         // Also for models that would be unknown to this gglib: its successor may know them.

@@ -10,10 +10,10 @@ use gglib_testkit::wire::{Answer, Piece};
 use http::StatusCode;
 use proptest::prelude::*;
 use tokio::runtime;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::pipes::Piped;
-use crate::ports::{Ports, Step, Turn, content, done, finish, opening, progress};
+use crate::ports::{Ports, Step, Turn, content, done, event, finish, opening, progress};
 
 /// With a deadline that is not what ends most requests.
 const CONFIG: &str = r#"
@@ -27,9 +27,13 @@ total = "200s"
 request = "10h"
 "#;
 
-const BODIES: [&str; 2] = [
+const BODIES: [&str; 6] = [
     r#"{"messages":[{"role":"user","content":"a"}],"stream":true}"#,
     r#"{"messages":[{"role":"user","content":"a"}]}"#,
+    r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"stream":true}"#,
+    r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}]}"#,
+    r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required","stream":true}"#,
+    r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"}"#,
 ];
 
 fn configuration(text: &str) -> Config {
@@ -47,6 +51,8 @@ async fn run(config: &Config, ports: Ports, body: &str) -> (Answer, Duration) {
     let started = Instant::now();
     let answer = endpoint.chat(body).await;
     let took = started.elapsed();
+    // An engine is checked after a repair when the client has its answer already.
+    sleep(Duration::from_millis(1)).await;
     assert_eq!(endpoint.ports.stage.going_on(), [0; 3], "{answer:?}");
     (answer, took)
 }
@@ -76,6 +82,26 @@ async fn the_worst_that_can_happen_comes_close_to_the_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_repair_takes_its_own_time_within_the_bound() {
+    let recovery = "[recovery]\nrelaunch = false\ncontinue_streams = false\nrepair_timeout = \"300s\"";
+    let config = configuration(&format!("{CONFIG}{recovery}"));
+    let late = vec![Step::Wait(secs(149)), Step::Break(Phase::BeforeHeaders)];
+    let mut slow = endless();
+    slow.truncate(8);
+    slow.extend([bad_call(), finish(), done()]);
+    for body in &BODIES[2..] {
+        let ports = Ports::answering([late.clone(), slow.clone(), endless()])
+            .with_turns([Turn::After(secs(100))])
+            .with_health([Liveness::Alive; 4]);
+        let (answer, took) = run(&config, ports, body).await;
+        assert!(answer.body.contains("made_up"), "the first answer: {answer:?}");
+        let without = configuration(&format!("{CONFIG}{recovery}\nrepair = false")).bound().total;
+        let bound = config.bound().total;
+        assert!(took <= bound && took > without, "{took:?} of {bound:?}, more than {without:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_deadline_over_all_holds_where_the_parts_add_up_to_more() {
     let config = configuration(&CONFIG.replace("10h", "300s"));
     assert_eq!(config.bound().total, secs(300));
@@ -84,10 +110,17 @@ async fn the_deadline_over_all_holds_where_the_parts_add_up_to_more() {
     assert_eq!(took, secs(300));
 }
 
+/// A call of a function that nobody offers.
+fn bad_call() -> Step {
+    let call = r#"{"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"made_up","arguments":"{}"}}]}"#;
+    Step::Send(event(call, "null"))
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..250_u64).prop_map(|seconds| Step::Wait(secs(seconds))),
         Just(content("a")),
+        Just(bad_call()),
         (0..1000_u32).prop_map(progress),
         Just(Step::Send(":\n\n".to_owned())),
         Just(Step::Send("data: {\"choices\":\n\n".to_owned())),

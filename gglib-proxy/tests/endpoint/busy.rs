@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use gglib_proxy::Settings;
-use gglib_testkit::wire::Piece;
-use tokio::time::{Instant, sleep};
+use gglib_testkit::wire::{Piece, post};
+use http::StatusCode;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::pipes::Piped;
 use crate::ports::{Ports, Step, content, done, finish, opening, progress};
@@ -84,9 +85,52 @@ async fn a_place_in_the_queue_is_kept_as_long_as_the_queue_moves_and_the_attempt
         let (_, second, after) = both([other.clone(), waiting]).await;
         assert_eq!((second.as_str(), after), (code, 901));
     }
-    for (waiting, code) in queued(3000).into_iter().zip(["timeout_total", "timeout_response_headers"]) {
+    for waiting in queued(3000) {
         let (_, second, after) = both([long(60, content_of), waiting]).await;
-        assert_eq!((second.as_str(), after), (code, 1801));
+        assert_eq!((second.as_str(), after), ("timeout_total", 1801));
+    }
+}
+
+/// Clients that each wait for a minute and leave.
+async fn impatient(endpoint: &Piped, count: usize) {
+    for _ in 0..count {
+        let mut client = endpoint.connect();
+        client.send(post("/v1/chat/completions", STREAM)).await;
+        assert!(timeout(secs(60), client.answer()).await.is_err());
+        drop(client);
+        sleep(secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_hangs_is_found_out_although_none_of_its_clients_waits_long_enough() {
+    let hang = || vec![Step::Hang];
+    let endpoint = Piped::start(Ports::answering((0..6).map(|_| hang())), shipped());
+    impatient(&endpoint, 4).await;
+    let stage = &endpoint.ports.stage;
+    assert_eq!((stage.sent(), stage.going_on()), (4, [0; 3]));
+    // The fifth makes it five minutes in which somebody was there.
+    impatient(&endpoint, 1).await;
+    assert_eq!((stage.sent(), stage.going_on(), stage.condemned()), (6, [0, 1, 1], 0));
+    assert_eq!(stage.last_body()["n_predict"], 1);
+    sleep(secs(298)).await;
+    assert_eq!((stage.going_on(), stage.condemned()), ([0, 1, 1], 0));
+    sleep(secs(2)).await;
+    assert_eq!((stage.sent(), stage.going_on(), stage.condemned()), (6, [0; 3], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_is_slow_and_does_its_work_at_last_is_let_alone_and_tried_again_later() {
+    let hang = || vec![Step::Hang];
+    let slow = || vec![Step::Wait(secs(290)), Step::Head(StatusCode::OK)];
+    let five = || (0..5).map(|_| hang());
+    let answers = five().chain([slow()]).chain(five()).chain([slow()]);
+    let endpoint = Piped::start(Ports::answering(answers), shipped());
+    for round in 1..=2 {
+        impatient(&endpoint, 5).await;
+        sleep(secs(300)).await;
+        let stage = &endpoint.ports.stage;
+        assert_eq!((stage.sent(), stage.going_on(), stage.condemned()), (6 * round, [0; 3], 0));
     }
 }
 

@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::pipes::Piped;
+use crate::pipes::{PIPE, Piped};
 use crate::ports::{Ports, Step, Turn, content, done, finish, opening, progress};
 use crate::served::shipped;
 
@@ -102,6 +102,55 @@ async fn every_clock_of_an_attempt_has_its_code_in_a_plain_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_engine_whose_comments_cease_is_looked_at_after_ten_seconds_and_only_a_dead_one_is_replaced() {
+    let ceasing = || script(opening(), pinging(20).chain([Step::Hang]));
+    // A head, comments for 20 s and 10 s of silence, or the time for the prompt.
+    for (health, after) in [(Liveness::Dead, 30), (Liveness::Alive, 300)] {
+        for body in [STREAM, PLAIN] {
+            let ports = Ports::answering([ceasing(), whole()]).with_health([health]);
+            let endpoint = Piped::start(ports, shipped());
+            let started = Instant::now();
+            assert_eq!(endpoint.chat(body).await.content(), "a");
+            assert_eq!((endpoint.ports.stage.sent(), started.elapsed().as_secs()), (2, after), "{health:?}");
+            assert_eq!(endpoint.totals().await["relaunches"], 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_has_sent_a_comment_once_is_known_to_and_one_that_never_did_is_not_looked_at() {
+    let silent = || script(opening(), [Step::Hang]);
+    for (first, after) in [(pinging(1).collect(), 10), (vec![], 300)] {
+        let first = script(opening(), first.into_iter().chain([content("a"), finish(), done()]));
+        let ports = Ports::answering([first, silent(), whole()]).with_health([Liveness::Dead]);
+        let endpoint = Piped::start(ports, shipped());
+        assert_eq!(endpoint.chat(STREAM).await.content(), "a");
+        let started = Instant::now();
+        assert_eq!(endpoint.chat(STREAM).await.content(), "a");
+        assert_eq!((endpoint.ports.stage.sent(), started.elapsed().as_secs()), (3, after));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_is_served_as_long_as_an_attempt_may_last() {
+    let large = "x".repeat(PIPE);
+    let steps = script(opening(), (0..10_000).map(|_| content(&large)));
+    let endpoint = Piped::start(Ports::answering([steps]), shipped());
+    let mut client = endpoint.connect();
+    client.send(post("/v1/chat/completions", STREAM)).await;
+    client.head().await.unwrap();
+    let started = Instant::now();
+    while endpoint.ports.stage.going_on() == [0, 1, 1] {
+        assert!(matches!(client.piece().await, Piece::Data(_)));
+        assert!(started.elapsed() <= secs(1800), "the engine is held for {:?}", started.elapsed());
+        sleep(secs(25)).await;
+    }
+    let (rest, end) = client.rest().await;
+    assert!(rest.contains("timeout_total") && end == Piece::Cut, "{}", &rest[rest.len() - 200..]);
+    assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_prompt_that_advances_is_never_too_slow() {
     let advancing = (1..=8).flat_map(|step| [Step::Wait(secs(200)), progress(step * 100)]);
     let steps = script(opening(), advancing.chain([content("a"), finish(), done()]));
@@ -165,8 +214,23 @@ async fn a_stream_that_is_cut_off_by_the_shutdown_says_so_and_so_does_a_plain_an
     let body = r#"{"messages":[{"role":"user","content":"a"}],"stream":true}"#;
     let begun = || script(opening(), [content("a"), Step::Wait(secs(5)), Step::Break(Phase::MidBody)]);
     let silent = || vec![Step::Wait(secs(5)), Step::Break(Phase::BeforeHeaders)];
-    for (body, steps) in [(body, begun()), (PLAIN, begun()), (body, silent()), (PLAIN, silent())] {
-        let ports = Ports::answering([steps, whole()]).with_health([Liveness::Dead]);
+    // The first engine, and those of a relaunch and of a continuation.
+    let died = || vec![Step::Break(Phase::BeforeHeaders)];
+    let cut = || script(opening(), [content("a"), Step::Break(Phase::MidBody)]);
+    let scripts = [
+        (body, vec![begun()]),
+        (PLAIN, vec![begun()]),
+        (body, vec![silent()]),
+        (PLAIN, vec![silent()]),
+        (body, vec![died(), silent()]),
+        (PLAIN, vec![died(), silent()]),
+        (body, vec![died(), begun()]),
+        (body, vec![cut(), silent()]),
+        (body, vec![cut(), begun()]),
+    ];
+    for (body, steps) in scripts {
+        let sent = steps.len();
+        let ports = Ports::answering(steps.into_iter().chain([whole()])).with_health([Liveness::Dead; 2]);
         let endpoint = Piped::start(ports, shipped());
         let (answer, ()) = tokio::join!(endpoint.chat(body), async {
             sleep(secs(2)).await;
@@ -177,8 +241,19 @@ async fn a_stream_that_is_cut_off_by_the_shutdown_says_so_and_so_does_a_plain_an
         assert_eq!(error["metadata"]["retry_after_ms"], 15_000, "{answer:?}");
         let (status, end) = if body == PLAIN { (503, Piece::End) } else { (200, Piece::Cut) };
         assert_eq!((answer.head.status, &answer.end), (status, &end));
-        assert_eq!(endpoint.ports.stage.sent(), 1, "nothing is begun anew");
+        assert_eq!(endpoint.ports.stage.sent(), sent, "nothing is begun anew");
     }
+    // And one that waits for an engine to go on.
+    let ports = Ports::answering([cut()])
+        .with_turns([Turn::After(secs(0)), Turn::Refused(secs(5), Refusal::Draining)])
+        .with_health([Liveness::Dead]);
+    let endpoint = Piped::start(ports, shipped());
+    let (answer, ()) = tokio::join!(endpoint.chat(body), async {
+        sleep(secs(2)).await;
+        endpoint.app.drain();
+    });
+    assert_eq!(answer.error()["code"], "draining", "{answer:?}");
+    assert_eq!(endpoint.totals().await["continuations"], 0, "it never had an engine");
 }
 
 #[tokio::test(start_paused = true)]

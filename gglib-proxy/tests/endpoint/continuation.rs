@@ -307,6 +307,7 @@ async fn if_it_cannot_go_on_the_client_hears_of_the_death() {
         .with_health([Liveness::Dead]);
     let endpoint = Piped::start(ports, shipped());
     check_error(&endpoint.chat(&request(&json!({}))).await, "a", "upstream_died");
+    assert_eq!(continuations(&endpoint).await, 0, "it never had an engine");
 
     let error = r#"{"error":{"message":"prefill is incompatible with thinking","type":"invalid_request_error","code":400}}"#;
     let bad_request = vec![Step::Head(StatusCode::BAD_REQUEST), Step::Send(error.to_owned())];

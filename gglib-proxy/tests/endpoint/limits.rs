@@ -226,3 +226,18 @@ async fn what_a_request_asks_for_never_changes_a_launch() {
     let status = served.status().await;
     assert_eq!((status["totals"]["loads"].as_u64(), status["totals"]["swaps"].as_u64()), (Some(1), Some(0)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_framed_wrongly_is_an_error_and_one_that_breaks_off_is_a_client_that_left() {
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: gglib\r\ntransfer-encoding: chunked\r\n\r\n";
+    let endpoint = Piped::start(Ports::default(), shipped());
+    let answer = endpoint.connect().ask(format!("{head}zz\r\n")).await;
+    check(&answer, 400, "invalid_request", "no length");
+    let mut client = endpoint.connect();
+    client.send(format!("{head}5\r\n{{")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(client);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let totals = endpoint.totals().await;
+    assert_eq!(["requests", "failed", "abandoned"].map(|name| totals[name].as_u64().unwrap()), [2, 1, 1]);
+}

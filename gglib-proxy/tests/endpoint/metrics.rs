@@ -270,6 +270,69 @@ async fn recoveries_and_answers_that_end_the_clients_retries_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_of_two_engines_has_one_first_content_one_generation_and_the_tokens_of_a_whole_answer() {
+    let wait = |seconds| Step::Wait(Duration::from_secs(seconds));
+    let first = opening().into_iter().chain([wait(2), content("a"), wait(3), content("b")]);
+    let first = first.chain([Step::Break(Phase::MidBody)]).collect();
+    // The engine that goes on has read the two tokens as a part of its prompt.
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":32,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":31}}}"#;
+    let second = opening().into_iter().chain([wait(4), content("c"), finish()]);
+    let second = second.chain([Step::Send(format!("data: {usage}\n\n")), done()]).collect();
+    let ports = Ports::answering([first, second]).with_health([Liveness::Dead]);
+    let endpoint = Piped::start(ports, shipped());
+    let body = r#"{"messages":[{"role":"user","content":"a"}],"stream":true}"#;
+    assert_eq!(endpoint.chat(body).await.content(), "abc");
+    let families = scrape(&endpoint).await;
+    let counted = |name| counted(&families, name);
+    assert_eq!(counted("gglib_time_to_first_content_seconds_count"), ["model=m 1"]);
+    assert_eq!(counted("gglib_time_to_first_content_seconds_sum"), ["model=m 2"]);
+    assert_eq!(counted("gglib_generation_seconds_sum"), ["model=m 7"]);
+    assert_eq!(counted("gglib_prompt_tokens_total"), ["model=m 30"]);
+    assert_eq!(counted("gglib_cached_prompt_tokens_total"), ["model=m 30"]);
+    assert_eq!(counted("gglib_completion_tokens_total"), ["model=m 7"]);
+    let recent = &endpoint.status().await["recent"][0];
+    assert_eq!([&recent["prompt_tokens"], &recent["completion_tokens"]], [30, 7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_no_client_has_seen_is_no_first_content() {
+    let wait = |seconds| Step::Wait(Duration::from_secs(seconds));
+    let call =
+        r#"{"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+    let call = || Step::Send(crate::ports::event(call, "null"));
+    let dies = opening().into_iter().chain([wait(2), call(), Step::Break(Phase::MidBody)]).collect();
+    let whole = opening().into_iter().chain([wait(3), call(), finish(), done()]).collect();
+    let ports = Ports::answering([dies, whole]).with_health([Liveness::Dead]);
+    let endpoint = Piped::start(ports, shipped());
+    let tools = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
+    endpoint.chat(&format!(r#"{{"messages":[],"stream":true,{tools}}}"#)).await;
+    let families = scrape(&endpoint).await;
+    assert_eq!(counted(&families, "gglib_time_to_first_content_seconds_count"), ["model=m 1"]);
+    assert_eq!(counted(&families, "gglib_time_to_first_content_seconds_sum"), ["model=m 5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_count_however_they_end() {
+    let hour = || Turn::After(Duration::from_secs(3600));
+    for body in [STREAM, PLAIN] {
+        let endpoint = Piped::start(Ports::default().with_turns([hour(), hour()]), shipped());
+        let mut client = endpoint.connect();
+        client.send(post("/v1/chat/completions", body)).await;
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        drop(client);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let waited = endpoint.status().await["recent"][0]["waited_ms"].as_u64();
+        assert_eq!(waited, Some(40_000), "who has left");
+        assert_eq!(endpoint.chat(body).await.error()["code"], "timeout_request");
+        let waited = endpoint.status().await["recent"][0]["waited_ms"].as_u64();
+        assert_eq!(waited, Some(45 * 60 * 1000), "who was not answered in time");
+        let families = scrape(&endpoint).await;
+        assert_eq!(counted(&families, "gglib_queue_wait_seconds_count"), ["model=m 2"]);
+        assert_eq!(counted(&families, "gglib_queue_wait_seconds_sum"), ["model=m 2740"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn retries_from_above_are_counted_capped_and_budgeted_and_never_refused() {
     let whole = || opening().into_iter().chain([content("a"), finish(), done()]).collect::<Vec<_>>();
     let refused = || Turn::Refused(Duration::ZERO, Refusal::Draining);

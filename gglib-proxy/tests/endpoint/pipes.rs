@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::ports::Ports;
 
 /// What a pipe holds of what its reader has not read, in bytes.
-const PIPE: usize = 4096;
+pub(crate) const PIPE: usize = 4096;
 
 pub(crate) struct Piped {
     connect: mpsc::UnboundedSender<DuplexStream>,

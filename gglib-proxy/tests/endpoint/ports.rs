@@ -66,6 +66,8 @@ pub(crate) struct Ports {
 pub(crate) struct Stage {
     answers: Mutex<VecDeque<Vec<Step>>>,
     health: Mutex<VecDeque<Liveness>>,
+    /// How long it takes to check one.
+    probe: Mutex<Duration>,
     /// What is said of waits, the nth to the nth question, and how long each answer takes.
     outlooks: Mutex<VecDeque<(Duration, Option<Outlook>)>>,
     /// What engines say about themselves; asking them takes nothing from `answers`.
@@ -127,6 +129,14 @@ impl Ports {
     /// The nth suspicion comes to the nth of `health`.
     pub(crate) fn with_health(self, health: impl IntoIterator<Item = Liveness>) -> Self {
         self.stage.health.lock().unwrap().extend(health);
+        self
+    }
+}
+
+impl Ports {
+    /// Each suspicion takes this long to check.
+    pub(crate) fn with_slow_health(self, probe: Duration) -> Self {
+        *self.stage.probe.lock().unwrap() = probe;
         self
     }
 }
@@ -250,7 +260,11 @@ impl Lease for Leased {
 
     fn confirm(&self) -> BoxFuture<'_, Liveness> {
         let health = self.0.0.health.lock().unwrap().pop_front();
-        Box::pin(async move { health.unwrap_or(Liveness::Alive) })
+        let probe = *self.0.0.probe.lock().unwrap();
+        Box::pin(async move {
+            sleep(probe).await;
+            health.unwrap_or(Liveness::Alive)
+        })
     }
 
     fn condemn(&self) -> BoxFuture<'_, ()> {

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use gglib_core::admission::Refusal;
+use gglib_core::model::{Catalog, ModelName, ModelSpec};
 use gglib_core::ports::{Liveness, Phase};
+use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece};
 use http::StatusCode;
+use tokio::time::{Instant, sleep};
 
-use crate::pipes::Piped;
+use crate::pipes::{MODEL, Piped};
 use crate::ports::{Ports, Step, Turn, content, done, finish, opening};
 use crate::served::shipped;
 
@@ -94,6 +97,8 @@ async fn each_recovery_happens_once_and_then_it_is_over() {
                         "{name}"
                     );
                     assert_eq!(answer.head.header("x-should-retry"), Some("false"), "{name}");
+                    let last = if counted[1] > 0 { "relaunch" } else { "resend" };
+                    assert_eq!(answer.head.header("x-gglib-recovery"), Some(last), "{name}");
                 }
             }
         }
@@ -181,6 +186,18 @@ async fn an_engine_that_dies_over_its_usage_has_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn however_many_chunks_without_content_came_first_the_client_sees_one_answer() {
+    let empty = Step::Send(crate::ports::event(r#"{"content":""}"#, "null").replace("\"x\"", "\"first\""));
+    let first = opening().into_iter().chain(vec![empty; 100]).chain([Step::Break(Phase::MidBody)]).collect();
+    let ports = Ports::answering([first, whole()]).with_health([Liveness::Dead]);
+    let (answer, endpoint) = run(ports, STREAM).await;
+    assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{answer:?}");
+    assert_eq!(answer.body.matches("\"role\"").count(), 1, "{}", answer.body);
+    assert!(!answer.body.contains("first"), "{}", answer.body);
+    assert_eq!(recoveries(&endpoint).await, [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_engine_that_hangs_is_replaced_whatever_its_health_probe_says() {
     let pings =
         |count| (0..count).flat_map(|_| [Step::Wait(Duration::from_secs(1)), Step::Send(":\n\n".to_owned())]);
@@ -246,11 +263,36 @@ async fn a_relaunch_that_is_refused_says_so() {
     let ports = Ports::answering([broken(Phase::Connect)])
         .with_turns([Turn::After(Duration::ZERO), Turn::Refused(Duration::ZERO, refused)])
         .with_health([Liveness::Dead]);
-    let (answer, _) = run(ports, STREAM).await;
+    let (answer, endpoint) = run(ports, STREAM).await;
     assert_eq!((answer.head.status, answer.error()["code"].as_str()), (503, Some("model_load_failed")));
     assert_eq!(answer.head.header("x-should-retry"), Some("false"));
     assert!(answer.head.header("retry-after").is_some());
     assert!(answer.body.contains("out of memory"), "{}", answer.body);
+    assert_eq!(answer.head.header("x-gglib-recovery"), Some("relaunch"));
+    assert_eq!(recoveries(&endpoint).await, [0, 0], "there was no other engine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relaunch_is_by_the_settings_of_its_moment() {
+    let mut changed = shipped();
+    changed.timeouts.total = Duration::from_secs(100);
+    for (settings, expected) in [(Settings { relaunch: false, ..shipped() }, 1), (changed, 2)] {
+        let endless = (0..100).flat_map(|_| [content("a"), Step::Wait(Duration::from_secs(50))]);
+        let endless = opening().into_iter().chain(endless).collect();
+        let ports = Ports::answering([late(5, Phase::BeforeHeaders), endless]).with_health([Liveness::Dead]);
+        let endpoint = Piped::start(ports, shipped());
+        let started = Instant::now();
+        let (answer, ()) = tokio::join!(endpoint.chat(PLAIN), async {
+            sleep(Duration::from_secs(1)).await;
+            let models = Catalog::new([(ModelName::new(MODEL), ModelSpec::new("m.gguf"))].into());
+            endpoint.app.configure(models, settings, Vec::new());
+        });
+        assert_eq!(endpoint.ports.stage.sent(), expected, "{answer:?}");
+        if expected == 2 {
+            assert_eq!(answer.error()["code"], "timeout_total");
+            assert_eq!(started.elapsed(), Duration::from_secs(5 + 100));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

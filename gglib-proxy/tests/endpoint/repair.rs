@@ -289,6 +289,28 @@ async fn whatever_goes_wrong_leaves_the_first_answer_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_failed_repair_the_engine_is_checked_and_nobody_waits_for_that() {
+    let first = || calls(&[("weather", r#"{"city":1}"#)], "tool_calls");
+    for (second, after) in [(vec![Step::Break(Phase::BeforeHeaders)], 0), (vec![Step::Hang], 60)] {
+        for body in both(&json!({})) {
+            let ports = Ports::answering([first(), second.clone()])
+                .with_health([Liveness::Alive, Liveness::Dead])
+                .with_slow_health(Duration::from_secs(10));
+            let endpoint = Piped::start(ports, shipped());
+            let started = Instant::now();
+            let answer = endpoint.chat(&body).await;
+            assert_eq!(got(&answer), r#"weather({"city":1})"#);
+            // A head that is late is a suspicion of its own, within the time for the repair.
+            assert_eq!(started.elapsed().as_secs(), after, "{second:?}");
+            let stage = &endpoint.ports.stage;
+            assert_eq!(stage.going_on(), [0, 1, 0], "the lease is not back yet");
+            sleep(Duration::from_secs(11)).await;
+            assert_eq!(stage.going_on(), [0; 3]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_deadline_of_the_request_is_kept_and_what_is_off_is_off() {
     let bad = calls(&[("weather", "{")], "tool_calls");
     for body in both(&json!({})) {
