@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gglib_core::admission::Settings as AdmissionSettings;
-use gglib_core::config::{Budget, Config};
+use gglib_core::config::{Budget, Config, Slots};
 use gglib_core::memory::{Memory, MemoryProbe};
 use gglib_proxy::{App, Settings};
 use gglib_runtime::admission::Pool;
@@ -24,6 +24,8 @@ use crate::error::CliError;
 
 /// After the engines have ended, how long connections may take to hear of it.
 const CONNECTIONS: Duration = Duration::from_secs(2);
+/// Below the data directory, the register of the engines that run. (`engines` is where they are installed.)
+const RUNNING: &str = "running";
 
 /// A running endpoint.
 pub(crate) struct Endpoint {
@@ -67,7 +69,10 @@ impl Endpoint {
             program: std::env::current_exe().map_err(CliError::Launcher)?,
             args: vec![guard::SUBCOMMAND.into()],
         };
-        let slots = slots(config, data.as_ref());
+        let slots = {
+            let (config, data) = (config.slots.clone(), data.clone());
+            tokio::task::spawn_blocking(move || slots(&config, data)).await.ok().flatten()
+        };
         let mut launcher =
             Launcher::new(LaunchSettings::new(config, binary, guard)).map_err(CliError::Launcher)?;
         if let Some(slots) = &slots {
@@ -160,21 +165,21 @@ fn admission(config: &Config, whole: Memory) -> AdmissionSettings {
 /// The register of engines, after what an earlier gglib has left in it is dealt with. Without it an engine is left behind
 /// if both gglib and its guard are killed. Blocks.
 fn swept_register(data: Result<PathBuf, String>) -> Option<Register> {
-    let opened = data.and_then(|data| {
-        let register = Register::open(&data.join("engines")).map_err(|error| error.to_string())?;
-        register.sweep().map_err(|error| error.to_string())?;
-        Ok(register)
-    });
-    opened.inspect_err(|error| tracing::warn!(error, "engines that are left behind are not found")).ok()
+    let warn = |error: &String| tracing::warn!(error, "engines that are left behind are not found");
+    let opened = data.and_then(|data| Register::open(&data.join(RUNNING)).map_err(|error| error.to_string()));
+    let register = opened.inspect_err(warn).ok()?;
+    // Whatever is not swept, the engines to come are entered.
+    let _ = register.sweep().map_err(|error| error.to_string()).inspect_err(warn);
+    Some(register)
 }
 
-/// Where engines save their slots. Without it a swap costs the conversation, but serves.
-fn slots(config: &Config, data: Result<&PathBuf, &String>) -> Option<Arc<SlotStore>> {
-    if !config.slots.enabled {
+/// Where engines save their slots. Without it a swap costs the conversation, but serves. Blocks.
+fn slots(config: &Slots, data: Result<PathBuf, String>) -> Option<Arc<SlotStore>> {
+    if !config.enabled {
         return None;
     }
-    let opened = data.map_err(Clone::clone).and_then(|data| {
-        SlotStore::open(&data.join("slots"), config.slots.disk_budget).map_err(|error| error.to_string())
+    let opened = data.and_then(|data| {
+        SlotStore::open(&data.join("slots"), config.disk_budget).map_err(|error| error.to_string())
     });
     opened
         .map(Arc::new)

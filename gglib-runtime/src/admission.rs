@@ -11,3 +11,4 @@ mod lease;
 mod owner;
 mod place;
 mod pool;
+mod report;

@@ -9,7 +9,7 @@
 
 pub use store::{OpenError, SlotStore};
 
-pub(crate) use engine::{EngineSlots, Launched};
+pub(crate) use engine::{EngineSlots, Launched, RESTORE};
 
 mod dir;
 mod engine;

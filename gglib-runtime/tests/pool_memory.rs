@@ -55,7 +55,7 @@ use gglib_core::retry::{BreakerSettings, BreakerState, EventSource, RetryEvent, 
 use gglib_runtime::admission::Pool;
 use gglib_runtime::memory::{Accounts, FootprintFile};
 use gglib_testkit::engines::{Enter, engine_pid, is_running, snapshot, until_snapshot};
-use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted, tiny_model};
+use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted, tiny_model, until};
 use tokio::time::Instant;
 
 const MS: Duration = Duration::from_millis(1);
@@ -172,7 +172,10 @@ async fn what_was_measured_is_known_to_the_next_run_and_a_model_too_large_is_not
     drop(lease(&pool, "a").await);
     pool.shut_down(BOUND).await;
 
-    let record = FootprintFile::open(&data.path().join("footprints.jsonl"));
+    let record = data.path().join("footprints.jsonl");
+    // It is written by a thread that nobody waits for.
+    until("the record", BOUND, || record.exists()).await;
+    let record = FootprintFile::open(&record);
     let mut next = engines;
     next.accounts = Some(Accounts::new(Scale::of(&[]), record));
     next.admission.budget = Memory { ram: 8 * GIB, vram: 0 };

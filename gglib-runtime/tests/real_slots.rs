@@ -172,7 +172,7 @@ async fn with_no_room_on_the_disk_the_save_fails_and_the_swap_does_not() {
     machine.turn(A, &mut messages).await;
     machine.swap_to(B).await;
     let seen = machine.seen();
-    assert_eq!((seen.saved, seen.bytes), (0, 0), "{seen:?}");
+    assert_eq!((seen.saved, seen.failed_saves, seen.bytes), (0, 1, 0), "{seen:?}");
     let files: Vec<_> =
         std::fs::read_dir(&slots_dir).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["lock"]);

@@ -299,18 +299,19 @@ async fn another_conversation_after_a_restore_proves_nothing_against_it() {
 async fn a_save_that_fails_once_is_tried_a_second_time_and_no_third() {
     let saves = |saves: &[SlotReply]| SlotScript { saves: saves.to_vec(), ..SlotScript::default() };
     let (fails, works, refuses) = (SlotReply::Status(500), SlotReply::Works, SlotReply::Status(400));
-    for (replies, asked, kept) in [
-        (vec![fails, works], 2, true),
-        (vec![SlotReply::Torn, works], 2, true),
-        (vec![fails, fails, works], 2, false),
-        (vec![SlotReply::Torn, SlotReply::Torn, works], 2, false),
+    for (replies, asked, kept, failed) in [
+        (vec![fails, works], 2, true, 0),
+        (vec![SlotReply::Torn, works], 2, true, 0),
+        (vec![fails, fails, works], 2, false, 1),
+        (vec![SlotReply::Torn, SlotReply::Torn, works], 2, false, 1),
         // Refusals stay what they are.
-        (vec![refuses, works], 1, false),
-        (vec![SlotReply::Status(501), works], 1, false),
+        (vec![refuses, works], 1, false, 1),
+        // One that cannot is no failure.
+        (vec![SlotReply::Status(501), works], 1, false, 0),
         // The engine says that it has written what is not there.
-        (vec![SlotReply::Lie], 1, false),
+        (vec![SlotReply::Lie], 1, false, 1),
         // It dies over it; there is nobody left to ask.
-        (vec![SlotReply::Die], 1, false),
+        (vec![SlotReply::Die], 1, false, 1),
     ] {
         let disk = Disk::with(saves(&replies));
         let run = disk.run().await;
@@ -318,6 +319,7 @@ async fn a_save_that_fails_once_is_tried_a_second_time_and_no_third() {
         run.pool.shut_down(BOUND).await;
         assert_eq!(disk.a.log().slot_saves(), asked, "{replies:?}");
         assert_eq!((run.seen().saved == 1, disk.saved_files().len() == 1), (kept, kept), "{replies:?}");
+        assert_eq!(run.seen().failed_saves, failed, "{replies:?}");
         run.stop().await;
         // Torn or whole, the next run takes only what is whole.
         let run = disk.run().await;

@@ -15,7 +15,7 @@ use self::served::Served;
 
 #[tokio::test]
 async fn the_fake_engine_keeps_the_contract() {
-    let slowly = Reply { pace: Duration::from_secs(1), ..Reply::numbered(1900) };
+    let slowly = Reply { pace: Duration::from_millis(100), ..Reply::numbered(1900) };
     let quickly = Reply::default();
     // One of the long answers of the contract is left by its client, the other is cut by SIGTERM.
     let mut replies = vec![quickly.clone(); 5];

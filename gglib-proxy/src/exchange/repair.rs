@@ -57,7 +57,8 @@ pub(super) async fn attempt(
             tracing::info!(model = %request.model, "mended the packaging of tool calls");
             request.account.recovered(Recovery::Mend);
             sink.recovered(Recovery::Mend).await?;
-            return deliver(app, held.with_calls(&calls, Replaced::Mended, &request.model), total, sink).await;
+            return deliver(app, held.with_calls(&calls, Replaced::Mended, &request.model), total, sink)
+                .await;
         }
         Verdict::Broken(broken) => broken,
     };
@@ -71,7 +72,8 @@ pub(super) async fn attempt(
             tracing::info!(model = %request.model, before, form = form.as_str(), tokens, elapsed_ms, "repaired tool calls");
             request.account.recovered(Recovery::Repair);
             sink.recovered(Recovery::Repair).await?;
-            deliver(app, held.with_calls(&calls, Replaced::Repaired { tokens }, &request.model), total, sink).await
+            deliver(app, held.with_calls(&calls, Replaced::Repaired { tokens }, &request.model), total, sink)
+                .await
         }
         Err(unrepaired) => {
             let elapsed_ms = started.elapsed().as_millis();

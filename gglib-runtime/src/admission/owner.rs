@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::breakers::Breakers;
 use super::gate::Gate;
 use super::lease::EngineLease;
+use super::report::Report;
 use crate::engine::{Address, Engine, EngineEvent, LaunchError, Launcher, Survey};
 
 /// What the owner is told.
@@ -384,13 +385,12 @@ impl Owner {
     fn launch(&mut self, generation: Generation, model: ModelName) {
         let (stop, stopped) = watch::channel(None);
         self.engines.insert(generation, Held { stop, process: None, engine: None });
-        let inbox = self.inbox.clone();
-        let tell = move |event| {
-            let _ = inbox.send(Message::Engine(event));
-        };
+        let report = Report::new(generation, self.inbox.clone());
         let spec = self.spec(&model);
         let launcher = Arc::clone(&self.launcher);
-        tokio::spawn(async move { launcher.launch(generation, model, spec, stopped, tell).await });
+        tokio::spawn(async move {
+            launcher.launch(generation, model, spec, stopped, |event| report.tell(event)).await;
+        });
     }
 
     fn spec(&self, model: &ModelName) -> ModelSpec {

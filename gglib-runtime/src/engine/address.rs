@@ -1,14 +1,16 @@
 //! Where an engine listens.
 
 use std::fmt;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use gglib_core::admission::Generation;
 use gglib_core::config::Transport;
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 /// The mode of a directory that only we can enter.
@@ -45,17 +47,14 @@ impl fmt::Display for Address {
 /// Gives each launch an address of its own.
 #[derive(Debug)]
 pub(super) enum Addresses {
-    Unix(TempDir),
+    Unix(Mutex<TempDir>),
     Tcp,
 }
 
 impl Addresses {
     pub(super) fn new(transport: Transport) -> io::Result<Self> {
         match transport {
-            Transport::Unix => {
-                let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-                private_dir(runtime_dir.into_iter().chain([std::env::temp_dir()])).map(Self::Unix)
-            }
+            Transport::Unix => private_dir(bases()).map(Mutex::new).map(Self::Unix),
             Transport::Tcp => Ok(Self::Tcp),
         }
     }
@@ -63,7 +62,12 @@ impl Addresses {
     pub(super) fn next(&self, generation: Generation) -> io::Result<Address> {
         match self {
             Self::Unix(dir) => {
-                restore(dir.path()).map_err(|error| named(dir.path(), &error))?;
+                let mut dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
+                if !restore(dir.path()).map_err(|error| named(dir.path(), &error))? {
+                    tracing::warn!(path = %dir.path().display(), "others can enter the directory of the sockets; another one is made");
+                    // What is there now is not ours to remove.
+                    std::mem::replace(&mut *dir, private_dir(bases())?).disable_cleanup(true);
+                }
                 Ok(Address::Unix(dir.path().join(format!("{}.sock", generation.0))))
             }
             Self::Tcp => {
@@ -72,6 +76,12 @@ impl Addresses {
             }
         }
     }
+}
+
+/// Where directories for sockets may be, the best first.
+fn bases() -> impl Iterator<Item = PathBuf> {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime_dir.into_iter().chain([std::env::temp_dir()])
 }
 
 /// A new directory that only we can enter, in the first of `bases` that will do. (The runtime directory of a
@@ -103,11 +113,15 @@ fn private_dir_in(base: &Path) -> io::Result<TempDir> {
 }
 
 /// Makes the directory again if it is gone: directories for temporary files are swept of what has long not
-/// been used.
-fn restore(dir: &Path) -> io::Result<()> {
+/// been used. Whether only we can enter what is there: meanwhile another user may have taken the name.
+fn restore(dir: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(PRIVATE).create(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(dir)?;
+            let is_private = found.permissions().mode() & 0o777 == PRIVATE;
+            Ok(found.is_dir() && found.uid() == geteuid().as_raw() && is_private)
+        }
+        made => made.map(|()| true),
     }
 }
 
@@ -136,14 +150,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let missing = root.path().join("missing");
         let file = root.path().join("file");
-        std::fs::write(&file, "").unwrap();
+        fs::write(&file, "").unwrap();
         let long = root.path().join("x".repeat(SOCKET_PATH_MAX - SOCKET_NAME_MAX));
-        std::fs::create_dir(&long).unwrap();
+        fs::create_dir(&long).unwrap();
         let unusable = [missing.clone(), file.clone(), long.clone()];
 
         let dir = private_dir(unusable.iter().cloned().chain([root.path().to_owned()])).unwrap();
         assert_eq!(dir.path().parent(), Some(root.path()));
-        assert_eq!(std::fs::read_dir(&long).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&long).unwrap().count(), 0);
 
         let error = private_dir(unusable.into_iter()).unwrap_err().to_string();
         for (base, reason) in [(&missing, "No such file"), (&file, "Not a directory"), (&long, "too long")] {
@@ -158,8 +172,8 @@ mod tests {
         let name = "/gglib-123456".len() + "/".len();
         let base = SOCKET_PATH_MAX - SOCKET_NAME_MAX - name - root.path().as_os_str().len();
         let base = root.path().join("x".repeat(base));
-        std::fs::create_dir(&base).unwrap();
-        let addresses = Addresses::Unix(private_dir_in(&base).unwrap());
+        fs::create_dir(&base).unwrap();
+        let addresses = Addresses::Unix(Mutex::new(private_dir_in(&base).unwrap()));
         let Address::Unix(path) = addresses.next(Generation(u64::MAX)).unwrap() else {
             panic!("not a socket")
         };
@@ -167,13 +181,62 @@ mod tests {
         std::os::unix::net::UnixListener::bind(path).unwrap();
     }
 
+    /// The directory of the next socket.
+    fn next_dir(addresses: &Addresses) -> PathBuf {
+        let Address::Unix(path) = addresses.next(Generation(1)).unwrap() else { panic!("not a socket") };
+        path.parent().unwrap().to_owned()
+    }
+
     #[test]
     fn a_directory_that_was_swept_away_is_made_again() {
         let addresses = Addresses::new(Transport::Unix).unwrap();
-        let Addresses::Unix(dir) = &addresses else { panic!("not a directory") };
-        std::fs::remove_dir(dir.path()).unwrap();
-        addresses.next(Generation(1)).unwrap();
-        assert_eq!(dir.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let dir = next_dir(&addresses);
+        fs::remove_dir(&dir).unwrap();
+        assert_eq!(next_dir(&addresses), dir);
+        assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_others_can_enter_or_own_is_not_used_and_not_removed() {
+        type Takes = fn(&Path, &Path);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let takers: [(&str, Takes); 5] = [
+            ("a directory for all", |dir, _| {
+                fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+            }),
+            ("a directory for the group", |dir, _| {
+                fs::set_permissions(dir, Permissions::from_mode(0o710)).unwrap();
+            }),
+            ("a link", |dir, elsewhere| {
+                fs::remove_dir(dir).unwrap();
+                std::os::unix::fs::symlink(elsewhere, dir).unwrap();
+            }),
+            ("a file", |dir, _| {
+                fs::remove_dir(dir).unwrap();
+                fs::write(dir, "").unwrap();
+                fs::set_permissions(dir, Permissions::from_mode(0o600)).unwrap();
+            }),
+            // Only root can give a directory away.
+            ("another user's", |dir, _| {
+                let given = std::os::unix::fs::chown(dir, Some(65534), None);
+                if given.is_err() {
+                    fs::set_permissions(dir, Permissions::from_mode(0o777)).unwrap();
+                }
+            }),
+        ];
+        for (what, take) in takers {
+            let addresses = Addresses::new(Transport::Unix).unwrap();
+            let dir = next_dir(&addresses);
+            take(&dir, elsewhere.path());
+            let other = next_dir(&addresses);
+            assert_ne!(other, dir, "{what}");
+            assert_eq!(other.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+            assert_eq!(next_dir(&addresses), other, "{what}");
+            drop(addresses);
+            assert!(fs::symlink_metadata(&dir).is_ok() && !other.exists(), "{what}");
+            fs::remove_dir(&dir).or_else(|_| fs::remove_file(&dir)).unwrap();
+        }
+        assert!(elsewhere.path().exists());
     }
 
     #[test]

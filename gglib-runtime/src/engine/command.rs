@@ -61,7 +61,13 @@ pub(super) fn options(spec: &ModelSpec) -> Vec<OsString> {
 
 /// Whether the model's own arguments say where slots are saved.
 pub(super) fn saves_slots_itself(spec: &ModelSpec) -> bool {
-    spec.args.iter().any(|arg| arg.split_once('=').map_or(arg.as_str(), |(name, _)| name) == SLOT_SAVE_PATH)
+    has_argument(spec, &[SLOT_SAVE_PATH])
+}
+
+/// Whether one of `names` is among the model's own arguments, with its value in the next one or after a `=`.
+pub(super) fn has_argument(spec: &ModelSpec, names: &[&str]) -> bool {
+    let name = |arg: &str| names.contains(&arg.split_once('=').map_or(arg, |(name, _)| name));
+    spec.args.iter().any(|arg| name(arg))
 }
 
 #[cfg(test)]

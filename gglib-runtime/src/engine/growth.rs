@@ -12,25 +12,25 @@ use super::launch::Launcher;
 const LOOKS: Duration = Duration::from_secs(60);
 
 impl Launcher {
-    /// Tells, once, when the engine with the process id `leader`, which is ready now, takes so much more than now that it
-    /// is to be launched anew. It goes on for as long as the engine is there.
+    /// Tells, once, when the engine with the process id `leader`, which is ready now, takes so much more than at the first
+    /// look that succeeds, that it is to be launched anew. It goes on for as long as the engine is there.
     pub(super) async fn watch_growth(&self, leader: Option<u32>, tell: impl FnOnce()) -> Infallible {
-        if let (Some(accounts), Some(leader)) = (&self.accounts, leader)
-            && let Some(first) = accounts.taken(leader).await
-        {
+        if let (Some(accounts), Some(leader)) = (&self.accounts, leader) {
+            let mut first = None;
             loop {
-                sleep(LOOKS).await;
-                let Some(taken) = accounts.taken(leader).await else { continue };
-                let growth = taken.saturating_sub(first);
-                if growth > self.settings.growth {
-                    tracing::warn!(
-                        leader,
-                        growth,
-                        "the engine has outgrown memory.growth and is to be launched anew"
-                    );
-                    tell();
-                    break;
+                if let Some(taken) = accounts.taken(leader).await {
+                    let growth = taken.saturating_sub(*first.get_or_insert(taken));
+                    if growth > self.settings.growth {
+                        tracing::warn!(
+                            leader,
+                            growth,
+                            "the engine has outgrown memory.growth and is to be launched anew"
+                        );
+                        tell();
+                        break;
+                    }
                 }
+                sleep(LOOKS).await;
             }
         }
         pending().await

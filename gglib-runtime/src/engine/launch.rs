@@ -9,7 +9,7 @@ use gglib_core::memory::{Memory, died_of_memory};
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
 use tokio::sync::{OnceCell, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::address::{Address, Addresses};
 use super::command::{arguments, options, saves_slots_itself};
@@ -22,7 +22,7 @@ use super::register::{Register, Registered};
 use super::survey::check_model_file;
 use super::upstream;
 use crate::memory::Accounts;
-use crate::slots::{EngineSlots, Launched, SlotStore};
+use crate::slots::{EngineSlots, Launched, RESTORE, SlotStore};
 
 pub use error::LaunchError;
 pub use settings::LaunchSettings;
@@ -148,11 +148,14 @@ impl Launcher {
             }
             never = self.watch_growth(leader, || tell(EngineEvent::Outgrown(generation))) => match never {},
         };
-        if let Some(slots) = slots {
-            slots.close().await;
-        }
+        // First, since the disk may hang: requests of this engine need not wait for that to hear of its end.
         ended.send_replace(true);
-        self.wait_for(available).await;
+        let closed = async {
+            if let Some(slots) = slots {
+                slots.close().await;
+            }
+        };
+        tokio::join!(closed, process.strike_off(), self.wait_for(available));
         tell(EngineEvent::Ended(generation));
     }
 
@@ -205,7 +208,7 @@ impl LastWords<'_> {
             None => None,
             Some(slots) => tokio::select! {
                 biased;
-                _ = process.ended() => return,
+                exit = process.ended() => return slots.save_cut_off(exit),
                 saved = slots.save(self.engine.upstream()) => saved,
             },
         };
@@ -262,7 +265,8 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let slots = self.slots().map(|slots| slots.path());
         let args = arguments(self.name, self.spec, address, slots);
         let mut envs = vec![NO_BACKTRACE];
-        envs.extend(self.launcher.devices.get().and_then(|devices| devices.environment(self.spec)));
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        envs.extend(self.launcher.devices.get().and_then(|devices| devices.environment(self.spec, is_set)));
         let socket = match address {
             Address::Unix(path) => Some(path.clone()),
             Address::Tcp { key, .. } => {
@@ -284,19 +288,20 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
         let pid = process.started().await.map_err(|error| {
             LaunchError::Start(io::Error::other(format!("cannot start {}: {error}", binary.display())))
         })?;
-        process.keep(self.registered(pid, &address));
+        process.keep(self.registered(pid, &address).await);
         let upstream = upstream::connect(&address, *connect_timeout);
         let keyless = upstream::without_key(&address, *connect_timeout);
         (self.tell)(EngineEvent::Started { generation: self.generation, pid, address: address.clone() });
         let log = process.log().clone();
         let bounds = Bounds { stall: *stall, limit: *limit };
-        let mut restoring = false;
+        let mut restore_by = None;
         let ready = async {
             wait_until_ready(&*upstream, keyless.as_deref(), &log, bounds)
                 .await
                 .map_err(|reason| not_ready(reason, &address, &log))?;
-            restoring = true;
-            Ok(self.restore(&*upstream).await)
+            let deadline = Instant::now() + RESTORE;
+            restore_by = Some(deadline);
+            Ok(self.restore(&*upstream, deadline).await)
         };
         let slots = tokio::select! {
             biased;
@@ -306,21 +311,21 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
             }
             slots = ready => slots,
         };
-        if let (Err(_), true, Some(store)) = (&slots, restoring, self.slots()) {
+        if let (Err(_), Some(deadline), Some(store)) = (&slots, restore_by, self.slots()) {
             // What an engine dies of must not be given to the next one.
-            EngineSlots::forget(store, self.name).await;
+            EngineSlots::forget(store, self.name, deadline).await;
         }
         Ok((upstream, slots?))
     }
 
     /// The process's entry among the engines that run; without one it is only left behind, and that seldom.
-    fn registered(&self, pid: u32, address: &Address) -> Option<Registered> {
-        let entered = self.launcher.register.as_ref()?.enter(pid, address);
+    async fn registered(&self, pid: u32, address: &Address) -> Option<Registered> {
+        let entered = self.launcher.register.as_ref()?.enter(pid, address).await;
         entered.inspect_err(|error| tracing::warn!(%error, "an engine is not on record")).ok().flatten()
     }
 
     /// Restores the model's saved slots, before anybody else can ask the engine.
-    async fn restore(&self, engine: &dyn Upstream) -> Option<EngineSlots> {
+    async fn restore(&self, engine: &dyn Upstream, deadline: Instant) -> Option<EngineSlots> {
         let launched = Launched {
             generation: self.generation,
             model: self.name.clone(),
@@ -328,7 +333,7 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
             file: self.spec.path.clone(),
             arguments: options(self.spec),
         };
-        EngineSlots::restore(self.slots()?, engine, launched).await
+        EngineSlots::restore(self.slots()?, engine, launched, deadline).await
     }
 
     fn slots(&self) -> Option<&Arc<SlotStore>> {

@@ -169,6 +169,13 @@ impl Process {
         self.registered = registered;
     }
 
+    /// Removes that entry: the engine has ended.
+    pub(super) async fn strike_off(&mut self) {
+        if let Some(registered) = self.registered.take() {
+            registered.remove().await;
+        }
+    }
+
     pub(super) fn log(&self) -> &LogRing {
         &self.log
     }

@@ -26,7 +26,7 @@ pub trait Fetch {
     ) -> Result<PathBuf, InstallError>;
 }
 
-/// `python3 -m pip download`, which takes index, mirrors, proxies and wheel folders from the user's own
+/// `pip download` of `python3`, which takes index, mirrors, proxies and wheel folders from the user's own
 /// configuration and environment.
 #[derive(Debug, Clone, Default)]
 pub struct Pip {
@@ -37,6 +37,10 @@ pub struct Pip {
 const STDERR_LINES: usize = 12;
 /// How often the growing file is looked at.
 const POLL: Duration = Duration::from_millis(100);
+/// `python -m pip` without the current directory, where `-m` would find any `pip.py` first. Python leaves it out by itself
+/// only from 3.11 on (`-P`); `-I` would also leave out a pip that the user has installed.
+const PIP: &str = "import sys; sys.path = [path for path in sys.path if path]; \
+                   import runpy; runpy.run_module('pip', run_name='__main__', alter_sys=True)";
 
 impl Pip {
     /// Sets an environment variable for `pip`, on top of our own environment.
@@ -48,7 +52,7 @@ impl Pip {
 
     fn command(&self, python: &str) -> Command {
         let mut command = Command::new(python);
-        command.args(["-m", "pip"]).envs(self.env.iter().cloned()).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["-c", PIP]).envs(self.env.iter().cloned()).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
 
@@ -158,4 +162,27 @@ fn delivered(wheel: &Wheel, into: &Path) -> Result<PathBuf, InstallError> {
     let found = entries.flatten().filter(|entry| entry.path().is_file());
     let found = found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     Err(InstallError::OtherFile { requirement: wheel.requirement(), expected: wheel.file, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pip_in_the_current_directory_is_not_run() {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let marker = dir.path().join("was run");
+        for module in ["pip.py", "runpy.py"] {
+            let foreign = format!("open({:?}, 'w')", marker.display().to_string());
+            fs::write(dir.path().join(module), foreign).expect("writable");
+        }
+        for env in [None, Some(("PYTHONPATH", ""))] {
+            let mut pip = Pip::default().command("python3");
+            pip.arg("--version").envs(env).current_dir(&dir).stdout(Stdio::piped());
+            let output = pip.output().expect("there is a python3");
+            let version = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && version.starts_with("pip "), "{output:?}");
+            assert!(!marker.exists());
+        }
+    }
 }

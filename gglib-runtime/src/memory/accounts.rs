@@ -46,16 +46,22 @@ impl Accounts {
     }
 
     /// Measures the engine of `spec`, run from `engine` with the process id `leader`, which has just become ready,
-    /// and remembers it.
+    /// and remembers it. The measurement does not wait for the disk of its record, and counts by itself when the model's
+    /// file does not answer.
     pub(crate) async fn measured(&self, spec: &ModelSpec, engine: &Path, leader: u32) -> Option<Memory> {
+        let probe = Arc::clone(&self.probe);
+        let footprint = look(move || probe.footprint(leader)).await??;
         let (accounts, spec, engine) = (self.clone(), spec.clone(), engine.to_owned());
-        look(move || {
-            let footprint = accounts.probe.footprint(leader)?;
+        let estimate = look(move || {
             accounts.remember(&spec, &engine, footprint);
-            let estimate = accounts.estimate(&spec).ok();
-            Some(estimate.map_or_else(|| plain(footprint), |estimate| estimate.corrected(footprint)))
-        })
-        .await?
+            accounts.estimate(&spec).ok()
+        });
+        Some(
+            estimate
+                .await
+                .flatten()
+                .map_or_else(|| plain(footprint), |estimate| estimate.corrected(footprint)),
+        )
     }
 
     /// What the engine with the process id `leader` has taken by now and only its end gives back, in bytes; also what lies
@@ -90,12 +96,16 @@ impl Accounts {
         }
     }
 
+    /// Keeps what was measured. It is written by a thread that nobody waits for.
     fn remember(&self, spec: &ModelSpec, engine: &Path, footprint: Footprint) {
         let Ok(launched) = launched(spec, engine) else { return };
-        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = record.remember(launched, footprint) {
-            tracing::warn!(%error, "what an engine takes is known to this run only");
-        }
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).remember(launched, footprint);
+        let record = Arc::clone(&self.record);
+        spawn_blocking(move || {
+            if let Err(error) = FootprintFile::write_down(&record) {
+                tracing::warn!(%error, "what an engine takes is known to this run only");
+            }
+        });
     }
 
     fn estimate(&self, spec: &ModelSpec) -> Result<Estimate, ModelFileError> {
@@ -121,4 +131,46 @@ async fn look<T: Send + 'static>(question: impl FnOnce() -> T + Send + 'static) 
 /// A footprint of which nothing else is known.
 fn plain(footprint: Footprint) -> Memory {
     Memory { ram: footprint.anonymous.saturating_add(footprint.mapped), vram: footprint.vram }
+}
+
+#[cfg(test)]
+mod tests {
+    use gglib_core::memory::Machine;
+
+    use super::*;
+
+    struct Scale;
+
+    const TAKEN: Footprint = Footprint { anonymous: 5 << 20, mapped: 7 << 20, vram: 0, swapped: 0 };
+
+    impl MemoryProbe for Scale {
+        fn machine(&self) -> Machine {
+            Machine::default()
+        }
+
+        fn footprint(&self, _: u32) -> Option<Footprint> {
+            Some(TAKEN)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_measurement_does_not_wait_for_a_record_whose_disk_hangs() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = FootprintFile::open(&dir.path().join("footprints.jsonl"));
+        let accounts = Accounts::new(Arc::new(Scale), record);
+        let spec = ModelSpec::new(dir.path().join("m.gguf"));
+        std::fs::write(&spec.path, "GGUF").unwrap();
+        let engine = dir.path().join("llama-server");
+        std::fs::write(&engine, "engine").unwrap();
+        // A thread is writing it for ever, after an earlier measurement.
+        {
+            let mut record = accounts.record.lock().unwrap();
+            record.remember(launched(&ModelSpec::new(&engine), &engine).unwrap(), TAKEN);
+            assert!(record.begin().is_some());
+        }
+        let measured = accounts.measured(&spec, &engine, 1).await;
+        assert_eq!(measured, Some(Memory { ram: 12 << 20, vram: 0 }));
+        let launched = launched(&spec, &engine).unwrap();
+        assert_eq!(accounts.record.lock().unwrap().recall(&launched), Some(TAKEN));
+    }
 }

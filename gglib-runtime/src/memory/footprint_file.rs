@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use gglib_core::memory::{Footprint, Footprints, Launched};
 use tempfile::NamedTempFile;
@@ -16,6 +17,10 @@ const LONGEST: u64 = 4 << 20;
 pub struct FootprintFile {
     path: PathBuf,
     footprints: Footprints,
+    /// Some of them are not on the disk.
+    is_behind: bool,
+    /// Somebody is writing them.
+    is_being_written: bool,
 }
 
 impl FootprintFile {
@@ -25,7 +30,7 @@ impl FootprintFile {
             tracing::warn!(path = %path.display(), %error, "measured memory of engines is not known from earlier runs");
             Footprints::default()
         });
-        Self { path: path.to_owned(), footprints }
+        Self { path: path.to_owned(), footprints, is_behind: false, is_being_written: false }
     }
 
     /// What was measured of an engine launched like this.
@@ -33,23 +38,52 @@ impl FootprintFile {
         self.footprints.recall(launched)
     }
 
-    /// Keeps a measurement and writes the record: the old one or the new one is there, never half of one.
+    /// Keeps a measurement in memory. [`write_down`](Self::write_down) is due after it.
+    pub fn remember(&mut self, launched: Launched, footprint: Footprint) {
+        if self.recall(&launched) != Some(footprint) {
+            self.footprints.remember(launched, footprint);
+            self.is_behind = true;
+        }
+    }
+
+    /// Writes the record, unless it is on the disk, or somebody else is writing it, who will then do so once more. The old
+    /// one or the new one is there, never half of one. Blocks, but not with the lock.
     ///
     /// # Errors
-    /// When it cannot be written. The measurement is kept in memory all the same.
-    pub fn remember(&mut self, launched: Launched, footprint: Footprint) -> io::Result<()> {
-        if self.recall(&launched) == Some(footprint) {
-            return Ok(());
+    /// When it cannot be written. Then it is due again with the next measurement.
+    pub fn write_down(this: &Mutex<Self>) -> io::Result<()> {
+        let lock = || this.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock().begin();
+        while let Some((path, text)) = next {
+            let outcome = write(&path, &text);
+            let mut file = lock();
+            file.is_being_written = false;
+            if let Err(error) = outcome {
+                file.is_behind = true;
+                return Err(error);
+            }
+            next = file.begin();
         }
-        self.footprints.remember(launched, footprint);
-        let directory =
-            self.path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(directory)?;
-        let mut file = NamedTempFile::new_in(directory)?;
-        file.write_all(self.footprints.encode().as_bytes())?;
-        file.persist(&self.path)?;
         Ok(())
     }
+
+    /// What is to be written by who asks, and where.
+    pub(super) fn begin(&mut self) -> Option<(PathBuf, String)> {
+        if !self.is_behind || self.is_being_written {
+            return None;
+        }
+        (self.is_behind, self.is_being_written) = (false, true);
+        Some((self.path.clone(), self.footprints.encode()))
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let mut file = NamedTempFile::new_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
 }
 
 fn read(path: &Path) -> io::Result<Footprints> {
@@ -81,13 +115,22 @@ mod tests {
 
     const SEEN: Footprint = Footprint { anonymous: 1, mapped: 2, vram: 3, swapped: 0 };
 
+    fn opened(path: &Path) -> Mutex<FootprintFile> {
+        Mutex::new(FootprintFile::open(path))
+    }
+
+    fn remember(file: &Mutex<FootprintFile>, model: &str) -> io::Result<()> {
+        file.lock().unwrap().remember(launched(model), SEEN);
+        FootprintFile::write_down(file)
+    }
+
     #[test]
     fn the_next_run_knows_what_this_one_measured() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new/footprints.jsonl");
-        let mut file = FootprintFile::open(&path);
-        assert_eq!(file.recall(&launched("a")), None);
-        file.remember(launched("a"), SEEN).unwrap();
+        let file = opened(&path);
+        assert_eq!(file.lock().unwrap().recall(&launched("a")), None);
+        remember(&file, "a").unwrap();
         assert_eq!(FootprintFile::open(&path).recall(&launched("a")), Some(SEEN));
         let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(left, 1, "a temporary file was left behind");
@@ -99,19 +142,41 @@ mod tests {
         let path = dir.path().join("footprints.jsonl");
         for damaged in [&b"not ours"[..], b"{\"gglib_footprints\":1}\n{", b"\xff\xfe", b""] {
             fs::write(&path, damaged).unwrap();
-            let mut file = FootprintFile::open(&path);
-            assert_eq!(file.recall(&launched("a")), None);
-            file.remember(launched("a"), SEEN).unwrap();
+            let file = opened(&path);
+            assert_eq!(file.lock().unwrap().recall(&launched("a")), None);
+            remember(&file, "a").unwrap();
             assert_eq!(FootprintFile::open(&path).recall(&launched("a")), Some(SEEN));
         }
     }
 
     #[test]
-    fn what_cannot_be_written_is_known_to_this_run() {
+    fn what_cannot_be_written_is_known_to_this_run_and_written_with_the_next() {
         let dir = tempfile::tempdir().unwrap();
-        let mut file = FootprintFile::open(&dir.path().join("footprints.jsonl"));
-        file.path = dir.path().to_owned();
-        assert!(file.remember(launched("a"), SEEN).is_err());
-        assert_eq!(file.recall(&launched("a")), Some(SEEN));
+        let path = dir.path().join("footprints.jsonl");
+        fs::create_dir(&path).unwrap();
+        let file = opened(&path);
+        assert!(remember(&file, "a").is_err());
+        assert_eq!(file.lock().unwrap().recall(&launched("a")), Some(SEEN));
+        fs::remove_dir(&path).unwrap();
+        remember(&file, "b").unwrap();
+        for model in ["a", "b"] {
+            assert_eq!(FootprintFile::open(&path).recall(&launched(model)), Some(SEEN));
+        }
+    }
+
+    #[test]
+    fn one_writes_at_a_time_and_nobody_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("footprints.jsonl");
+        let file = opened(&path);
+        file.lock().unwrap().remember(launched("a"), SEEN);
+        let hanging = file.lock().unwrap().begin().unwrap();
+        remember(&file, "b").unwrap();
+        assert!(!path.exists(), "a second one has written meanwhile");
+        // What came meanwhile is written by who was at it.
+        write(&hanging.0, &hanging.1).unwrap();
+        file.lock().unwrap().is_being_written = false;
+        FootprintFile::write_down(&file).unwrap();
+        assert_eq!(FootprintFile::open(&path).recall(&launched("b")), Some(SEEN));
     }
 }

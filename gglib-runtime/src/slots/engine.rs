@@ -10,17 +10,17 @@ use gglib_core::model::ModelName;
 use gglib_core::ports::Upstream;
 use gglib_core::slots::{Entry, Key, file_name};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::error::Elapsed;
-use tokio::time::{Timeout, sleep, timeout};
+use tokio::time::{Instant, Timeout, sleep, timeout_at};
 
 use super::identity;
 use super::protocol::{self, Restored, Saved, SlotError};
 use super::store::SlotStore;
+use crate::engine::Exit;
 
-/// The longest that saving may hold up a stop, and restoring a load: both are a matter of the disk's speed. Reading
-/// a prompt again that takes this long to write would be slower still.
+/// The longest that saving may hold up a stop, and restoring a load, from the first question to the last look at the
+/// disk: both are a matter of the disk's speed. Reading a prompt again that takes this long to write would be slower still.
 const SAVE: Duration = Duration::from_secs(15);
-const RESTORE: Duration = Duration::from_secs(15);
+pub(crate) const RESTORE: Duration = Duration::from_secs(15);
 /// Between a failed save and the second try.
 const SECOND_TRY: Duration = Duration::from_millis(200);
 
@@ -44,62 +44,70 @@ pub(crate) struct EngineSlots {
     slots: u32,
     /// Files that the engine was asked to write, and which are on no list.
     begun: Vec<u64>,
+    /// When nobody waits for its save any more, once that has begun.
+    save_by: Option<Instant>,
 }
 
 impl EngineSlots {
-    /// Restores what fits into an engine that is ready but not yet used. `None` when its slots are not to be saved
-    /// either.
+    /// Restores what fits into an engine that is ready but not yet used, as far as that is done by `deadline`. `None`
+    /// when its slots are not to be saved either.
     pub(crate) async fn restore(
         store: &Arc<SlotStore>,
         engine: &dyn Upstream,
         launched: Launched,
+        deadline: Instant,
     ) -> Option<Self> {
-        let Launched { generation, model, binary, file, arguments } = launched;
-        let answer = timeout(RESTORE, protocol::props(engine)).await.map_err(|slow| slow.to_string());
-        let props = match answer.and_then(|answer| answer.map_err(|error| error.to_string())) {
-            Ok(props) => props,
+        let model = launched.model.clone();
+        let identified = timeout_at(deadline, Self::identify(store, engine, launched)).await;
+        match identified.map_err(|slow| slow.to_string()).flatten() {
+            Ok(identified) => {
+                let (slots, found) = identified?;
+                slots.fill(engine, found, deadline).await;
+                Some(slots)
+            }
             Err(error) => {
-                tracing::warn!(%model, error, "the engine does not say what it is; its slots are not kept");
-                return None;
+                tracing::warn!(%model, error, "it cannot be told what the engine is; its slots are not kept");
+                None
             }
-        };
-        let (shelf, name) = (Arc::clone(store), model.clone());
-        let (key, found) = blocking(move || {
-            let key = identity::key(props.build_info, &binary, &file, &arguments);
-            if shelf.is_of_no_use(&name, &key) {
-                return None;
-            }
-            let found = shelf.find(&name, &key);
-            Some((key, found))
-        })
-        .await??;
-        let slots = Self {
-            store: Arc::clone(store),
-            generation,
-            model,
-            key,
-            slots: props.total_slots,
-            begun: Vec::new(),
-        };
-        slots.fill(engine, found).await;
-        Some(slots)
+        }
     }
 
-    /// Removes what has been saved of a model.
-    pub(crate) async fn forget(store: &Arc<SlotStore>, model: &ModelName) {
+    /// Finds out what the engine is and what has been saved for it; nothing when that is known to be of no use.
+    async fn identify(
+        store: &Arc<SlotStore>,
+        engine: &dyn Upstream,
+        launched: Launched,
+    ) -> Result<Option<(Self, Vec<Entry>)>, String> {
+        let props = protocol::props(engine).await.map_err(|error| error.to_string())?;
+        let (total_slots, store) = (props.total_slots, Arc::clone(store));
+        let identified = spawn_blocking(move || {
+            let Launched { generation, model, binary, file, arguments } = launched;
+            let key = identity::key(props.build_info, &binary, &file, &arguments);
+            if store.is_of_no_use(&model, &key) {
+                return None;
+            }
+            let found = store.find(&model, &key);
+            let (slots, begun, save_by) = (total_slots, Vec::new(), None);
+            Some((Self { store, generation, model, key, slots, begun, save_by }, found))
+        });
+        identified.await.map_err(|error| error.to_string())
+    }
+
+    /// Removes what has been saved of a model; nobody waits for it beyond `deadline`.
+    pub(crate) async fn forget(store: &Arc<SlotStore>, model: &ModelName, deadline: Instant) {
         let (store, model) = (Arc::clone(store), model.clone());
-        blocking(move || store.forget(|entry| entry.model == model)).await;
+        blocking(deadline, move || store.forget(|entry| entry.model == model)).await;
     }
 
     /// Restores `found` and takes note of it. What cannot be restored is forgotten.
-    async fn fill(&self, engine: &dyn Upstream, found: Vec<Entry>) {
+    async fn fill(&self, engine: &dyn Upstream, found: Vec<Entry>, deadline: Instant) {
         let found: Vec<_> = found.into_iter().filter(|entry| entry.slot < self.slots).collect();
         let mut restored = Vec::new();
-        let outcome = timeout(RESTORE, restore_all(engine, &found, &mut restored)).await;
+        let outcome = timeout_at(deadline, restore_all(engine, &found, &mut restored)).await;
         let reason = match outcome {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(Elapsed { .. }) => Some(format!("it took longer than {} s", RESTORE.as_secs())),
+            Err(_) => Some(format!("it took longer than {} s", RESTORE.as_secs())),
         };
         if let Some(reason) = reason {
             tracing::warn!(model = %self.model, reason, "a saved slot could not be restored");
@@ -109,7 +117,7 @@ impl EngineSlots {
                 .filter(|file| !restored.contains(file))
                 .collect::<Vec<_>>();
             let store = Arc::clone(&self.store);
-            blocking(move || store.forget(|entry| bad.contains(&entry.file))).await;
+            blocking(deadline, move || store.forget(|entry| bad.contains(&entry.file))).await;
         }
         // It is not known which of several slots holds the last conversation: without all of them it may be gone.
         let remembered = found.first().and_then(|entry| entry.remembered).filter(|remembered| {
@@ -128,8 +136,10 @@ impl EngineSlots {
         if self.store.is_switched_off(&self.model) {
             return None;
         }
+        let deadline = Instant::now() + SAVE;
+        self.save_by = Some(deadline);
         let mut saved = Vec::new();
-        match timeout(SAVE, self.save_all(engine, &mut saved)).await {
+        match timeout_at(deadline, self.save_all(engine, &mut saved)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) if error.is_unsupported() => {
                 self.store.switch_off(&self.model, &error.to_string());
@@ -139,7 +149,14 @@ impl EngineSlots {
         }
         self.begun.retain(|file| saved.iter().all(|entry| entry.file != *file));
         let store = Arc::clone(&self.store);
-        (!saved.is_empty()).then(|| timeout(SAVE, spawn_blocking(move || store.commit(saved))))
+        (!saved.is_empty()).then(|| timeout_at(deadline, spawn_blocking(move || store.commit(saved))))
+    }
+
+    /// To be called when the engine has ended before its save was over.
+    pub(crate) fn save_cut_off(&self, exit: Exit) {
+        if !self.store.is_switched_off(&self.model) {
+            self.store.save_failed(&self.model, &format!("the engine {exit} meanwhile"));
+        }
     }
 
     async fn save_all(&mut self, engine: &dyn Upstream, saved: &mut Vec<Entry>) -> Result<(), SlotError> {
@@ -160,13 +177,18 @@ impl EngineSlots {
 
     /// To be called when the engine has ended, however that came: removes what it has left unfinished.
     pub(crate) async fn close(self) {
-        self.store.ended(self.generation);
-        if self.store.is_switched_off(&self.model) {
-            let (store, model, key) = (Arc::clone(&self.store), self.model, self.key);
-            blocking(move || store.keep_switched_off(model, key)).await;
-        }
-        if !self.begun.is_empty() {
-            blocking(move || self.store.discard(&self.begun)).await;
+        let Self { store, generation, model, key, begun, save_by, .. } = self;
+        store.ended(generation);
+        let is_switched_off = store.is_switched_off(&model);
+        if is_switched_off || !begun.is_empty() {
+            let deadline = save_by.unwrap_or_else(|| Instant::now() + SAVE);
+            let tidy_up = move || {
+                if is_switched_off {
+                    store.keep_switched_off(model, key);
+                }
+                store.discard(&begun);
+            };
+            blocking(deadline, tidy_up).await;
         }
     }
 }
@@ -201,9 +223,11 @@ async fn restore_all(
     Ok(())
 }
 
-/// Runs what waits for the disk; `None` only when it has panicked or the runtime ends.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    spawn_blocking(work).await.ok()
+/// Runs what waits for the disk, and waits for it no longer than until `deadline`; it goes on after that.
+async fn blocking(deadline: Instant, work: impl FnOnce() + Send + 'static) {
+    if timeout_at(deadline, spawn_blocking(work)).await.is_err() {
+        tracing::warn!("the disk of the saved slots is slow, and not waited for any longer");
+    }
 }
 
 #[cfg(test)]
@@ -216,8 +240,9 @@ mod tests {
     use futures_util::stream;
     use gglib_core::ports::{BoxFuture, ByteStream, UpstreamError};
     use gglib_core::slots::SlotWitness;
+    use gglib_testkit::until;
     use http::{Request, Response};
-    use tokio::time::Instant;
+    use tokio::time::{advance, timeout};
 
     use super::*;
 
@@ -271,6 +296,10 @@ mod tests {
     }
 
     async fn restored(store: &Arc<SlotStore>, engine: &Scripted) -> EngineSlots {
+        restore(store, engine).await.unwrap()
+    }
+
+    async fn restore(store: &Arc<SlotStore>, engine: &Scripted) -> Option<EngineSlots> {
         let launched = Launched {
             generation: Generation(1),
             model: ModelName::new("m"),
@@ -278,7 +307,7 @@ mod tests {
             file: PathBuf::new(),
             arguments: Vec::new(),
         };
-        EngineSlots::restore(store, engine, launched).await.unwrap()
+        EngineSlots::restore(store, engine, launched, Instant::now() + RESTORE).await
     }
 
     fn store(dir: &Path) -> Arc<SlotStore> {
@@ -317,7 +346,68 @@ mod tests {
         restored(&store, &engine).await;
         assert_eq!(engine.start.elapsed(), SAVE + RESTORE);
         // It is not tried again at the next load.
-        assert_eq!((store.snapshot().restored, store.snapshot().bytes), (0, 0));
+        until("the slot to be forgotten", RESTORE, || store.snapshot().bytes == 0).await;
+        assert_eq!(store.snapshot().restored, 0);
+    }
+
+    /// A disk that hangs, in the middle of a change of the list, for as long as the sender is kept.
+    fn hang(store: &Arc<SlotStore>) -> std::sync::mpsc::Sender<()> {
+        let (go_on, gone_on) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let store = Arc::clone(store);
+        std::thread::spawn(move || {
+            store.forget(|_| {
+                tell.send(()).unwrap();
+                gone_on.recv().is_ok()
+            });
+        });
+        told.recv().unwrap();
+        go_on
+    }
+
+    /// The clock goes on in steps, since it does not by itself as long as a thread that may block is busy.
+    async fn passing<T>(work: impl Future<Output = T>) -> (T, Duration) {
+        let began = Instant::now();
+        let clock = async {
+            loop {
+                advance(SAVE / 10).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => (done, began.elapsed()),
+            () = clock => unreachable!(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_holds_up_a_stop_and_a_load_no_longer_than_the_engine_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let engine = Scripted::new(dir.path(), &[Some(Ok(SAVED)), Some(Err(500)), Some(Ok(SAVED)), None]);
+        let mut slots = restored(&store, &engine).await;
+        save(&mut slots, &engine).await;
+
+        let go_on = hang(&store);
+        let stop = async {
+            // The engine's second try and the disk share one bound.
+            let saved = slots.save(&engine).await.unwrap();
+            assert!(saved.await.is_err());
+            slots.begun.push(9);
+            slots.close().await;
+        };
+        assert_eq!(passing(timeout(10 * SAVE, stop)).await, (Ok(()), SAVE));
+        let (slots, after) = passing(restore(&store, &engine)).await;
+        assert!(slots.is_none());
+        assert_eq!(after, RESTORE);
+        let other = ModelName::new("other");
+        let forgotten = EngineSlots::forget(&store, &other, Instant::now() + RESTORE);
+        assert_eq!(passing(forgotten).await.1, RESTORE);
+
+        // What was begun is done when the disk goes on.
+        drop(go_on);
+        until("the second save", SAVE, || store.snapshot().saved == 2).await;
+        assert!(restore(&store, &engine).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
 
 use crate::served::{BOUND, Served, data, raw_request, until_end};
 
@@ -38,7 +39,9 @@ pub(crate) async fn check_key(engine: Served) {
 }
 
 async fn loading_is_503(engine: &Served) {
-    for answer in engine.ready().await {
+    let answers = engine.ready().await;
+    assert_ne!(answers.len(), 0, "the load was over before it was looked at");
+    for answer in answers {
         assert_eq!(answer.status(), 503);
         assert_eq!(answer.headers()["connection"], "close");
         assert_eq!(answer.headers().get("retry-after"), None);
@@ -204,18 +207,31 @@ async fn connections(engine: &Served) {
         assert!(head.contains("Keep-Alive: timeout=5, max=100\r\n"), "{head}");
         assert!(head.ends_with("{\"status\":\"ok\"}"), "{head}");
     }
-    let idle_since = tokio::time::Instant::now();
+    let idle_since = Instant::now();
     assert_eq!(until_end(&mut stream).await, "");
     assert!(idle_since.elapsed().as_secs_f32() > 4.0, "{:?}", idle_since.elapsed());
 }
 
-/// With one slot, the next request is answered only if the first is over.
+/// With one slot, the next request is answered only if the first is over: long before it would be over by itself.
 async fn a_stream_left_is_cancelled(engine: &Served) {
-    let long = json!({ "stream": true, "max_tokens": 1900, "ignore_eos": true });
+    const TOKENS: u32 = 1900;
+    const MEASURED: u32 = 16;
+    let long = json!({ "stream": true, "max_tokens": TOKENS, "ignore_eos": true });
     let mut answer = engine.chat(&ask(&long)).await;
     answer.chunk().await.unwrap().unwrap();
+    let began = Instant::now();
+    let mut read = 0;
+    while read < MEASURED {
+        let chunk = answer.chunk().await.unwrap().unwrap();
+        read += u32::try_from(String::from_utf8_lossy(&chunk).matches("\"content\":").count()).unwrap();
+    }
+    // A share of what the rest would take on this machine, which may be as busy as it likes.
+    let rest = began.elapsed() * (TOKENS - read) / read;
     drop(answer);
-    assert_eq!(engine.chat(&ask(&json!({}))).await.status(), 200);
+    let next = ask(&json!({}));
+    let next = timeout(rest / 3, engine.chat(&next)).await;
+    let answer = next.unwrap_or_else(|_| panic!("the stream goes on, for {rest:?}"));
+    assert_eq!(answer.status(), 200);
 }
 
 fn a_socket_file_in_the_way(engine: &Served) {

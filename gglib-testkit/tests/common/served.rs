@@ -59,7 +59,8 @@ impl Served {
                         panic!("the engine does not answer: {error:?}: {:#?}", self.process.stderr())
                     }
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                // A small model is loaded in less than the blink of an eye.
+                tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
         assert!(tokio::time::timeout(BOUND, ready).await.is_ok(), "the engine does not become ready");

@@ -1,0 +1,105 @@
+//! A panic in the task of an engine, as from a writer of the log.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gglib_core::admission::Refusal;
+use gglib_core::model::ModelName;
+use gglib_runtime::admission::Pool;
+use gglib_testkit::engines::{Enter, engine_pid, is_running, signal, snapshot, until_snapshot};
+use gglib_testkit::{Engines, Script, Scripted, until};
+use rustix::process::Signal;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber, span};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// A log that panics over the first message that begins so.
+struct Panicking {
+    message: &'static str,
+    seen: Arc<AtomicUsize>,
+}
+
+impl Subscriber for Panicking {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Message(String::new());
+        event.record(&mut text);
+        if text.0.starts_with(self.message) {
+            assert!(self.seen.fetch_add(1, Ordering::SeqCst) > 0, "the log cannot be written");
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+fn pool(script: &Scripted) -> Arc<Pool> {
+    Engines::fake().scripted("a", script).start()
+}
+
+#[tokio::test]
+async fn a_load_whose_task_panics_has_failed() {
+    let script = Script::default().place();
+    let seen = Arc::default();
+    let log =
+        tracing::subscriber::set_default(Panicking { message: "engine ready", seen: Arc::clone(&seen) });
+    let pool = pool(&script);
+    let refused = tokio::time::timeout(BOUND, pool.lease(ModelName::new("a"))).await.expect("it ends");
+    let Err(Refusal::LoadFailed { reason }) = refused else { panic!("it is refused") };
+    assert!(reason.contains("the task that was loading it has failed"), "{reason}");
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    assert_eq!(snapshot(&*pool).await.engines, []);
+    // The next one is a load like any other.
+    drop(pool.lease(ModelName::new("a")).await.unwrap());
+    assert_eq!(seen.load(Ordering::SeqCst), 2);
+    pool.shut_down(BOUND).await;
+    drop(log);
+}
+
+#[tokio::test]
+async fn an_engine_whose_task_panics_has_ended() {
+    let script = Script::default().place();
+    let seen = Arc::default();
+    let log =
+        tracing::subscriber::set_default(Panicking { message: "engine was killed", seen: Arc::clone(&seen) });
+    let pool = pool(&script);
+    drop(pool.lease(ModelName::new("a")).await.unwrap());
+    let pid = engine_pid(&*pool).await;
+    signal(pid, Signal::KILL);
+    until("the panic", BOUND, || seen.load(Ordering::SeqCst) == 1).await;
+    until_snapshot(&*pool, "the end of the engine", BOUND, |state| state.engines.is_empty()).await;
+    assert!(!is_running(pid));
+    drop(pool.lease(ModelName::new("a")).await.unwrap());
+    pool.shut_down(BOUND).await;
+    drop(log);
+}
