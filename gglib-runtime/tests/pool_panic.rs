@@ -87,6 +87,25 @@ async fn a_load_whose_task_panics_has_failed() {
 }
 
 #[tokio::test]
+async fn a_look_that_panics_holds_nobody_up() {
+    let [missing, preloaded] = [(); 2].map(|()| Script::default().place());
+    std::fs::remove_file(missing.model()).unwrap();
+    let seen = Arc::default();
+    let message = "this model cannot be loaded";
+    let log = tracing::subscriber::set_default(Panicking { message, seen: Arc::clone(&seen) });
+    let engines = Engines::fake().scripted("a", &missing).scripted("b", &preloaded);
+    let pool = engines.with("b", |model| model.preload = true).start();
+    // The look at the start panics over the first model, and goes on to what it has to do.
+    let loaded = |state: &gglib_core::admission::Snapshot| state.engines.len() == 1;
+    until_snapshot(&*pool, "the preload", BOUND, loaded).await;
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    let refused = tokio::time::timeout(BOUND, pool.lease(ModelName::new("a"))).await.expect("it ends");
+    assert!(matches!(refused, Err(Refusal::LoadFailed { .. })));
+    pool.shut_down(BOUND).await;
+    drop(log);
+}
+
+#[tokio::test]
 async fn an_engine_whose_task_panics_has_ended() {
     let script = Script::default().place();
     let seen = Arc::default();

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use gglib_core::admission::{
     Admission, Command, Event, Generation, LeaseId, LoadFailure, Outlook, Profile, Refusal, Settings,
     Snapshot, Ticket, Urgency,
@@ -22,6 +21,8 @@ use super::gate::Gate;
 use super::lease::EngineLease;
 use super::report::Report;
 use crate::engine::{Address, Engine, EngineEvent, LaunchError, Launcher, Survey};
+
+mod surveys;
 
 /// What the owner is told.
 pub(super) enum Message {
@@ -240,110 +241,6 @@ impl Owner {
                 self.engines.remove(&generation);
                 self.tell(Event::Ended { generation });
             }
-        }
-    }
-
-    /// Looks at the file of every model, then loads those that want it.
-    fn survey_all(&self) {
-        let models: Vec<_> = self.catalog.iter().map(|(name, spec)| (name.clone(), spec.clone())).collect();
-        let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
-        tokio::spawn(async move {
-            for (model, spec) in models {
-                let survey = launcher.survey(&model, &spec).await;
-                let _ = inbox.send(Message::Surveyed { model, spec, survey, occasion: Occasion::Start });
-            }
-            let _ = inbox.send(Message::Preload);
-        });
-    }
-
-    /// Looks at the file of the model whose requests are the next to pass the gate.
-    fn survey_next(&mut self) {
-        let Some(model) = self.gate.next() else { return };
-        let spec = self.spec(&model);
-        let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
-        tokio::spawn(async move {
-            let survey = launcher.survey(&model, &spec).await;
-            let _ = inbox.send(Message::Surveyed { model, spec, survey, occasion: Occasion::Launch });
-        });
-    }
-
-    /// Looks at the files of the models that `catalog` brings or changes, so that nothing is launched, and nobody
-    /// stopped, for a model of which nothing is known.
-    fn survey_changed(&self, catalog: Catalog, settings: Settings, done: oneshot::Sender<()>) {
-        let is_changed = |(name, spec): &(&ModelName, &ModelSpec)| self.configured(name) != Some(*spec);
-        let changed: Vec<_> =
-            catalog.iter().filter(is_changed).map(|(name, spec)| (name.clone(), spec.clone())).collect();
-        let (launcher, inbox) = (Arc::clone(&self.launcher), self.inbox.clone());
-        tokio::spawn(async move {
-            let surveys = changed.into_iter().map(async |(name, spec)| {
-                let survey = launcher.survey(&name, &spec).await;
-                (name, survey)
-            });
-            let surveys = join_all(surveys).await;
-            let _ = inbox.send(Message::TakeOver { catalog, settings, surveys, done });
-        });
-    }
-
-    fn take_over(&mut self, catalog: Catalog, settings: Settings, surveys: Vec<(ModelName, Survey)>) {
-        let (mut profiles, mut unloadable) = (profiles(&catalog), BTreeMap::new());
-        for (name, survey) in surveys {
-            match survey {
-                Survey::Takes(footprint) => {
-                    profiles.entry(name).and_modify(|profile| profile.footprint = Some(footprint));
-                }
-                Survey::Unloadable(error) => drop(unloadable.insert(name, error.to_string().into())),
-                Survey::Unknown => {}
-            }
-        }
-        self.catalog = catalog;
-        self.tell(Event::Configure { settings, profiles, unloadable });
-        let catalog = &self.catalog;
-        let is_configured = |model: &ModelName| catalog.iter().any(|(name, _)| name == model);
-        for ticket in self.gate.retain(is_configured) {
-            let refusal = Refusal::NotConfigured;
-            self.carry_out(Command::Refuse { ticket, refusal, retry_after: None });
-        }
-    }
-
-    fn take_survey(&mut self, model: &ModelName, spec: &ModelSpec, survey: Survey, occasion: Occasion) {
-        if self.configured(model) != Some(spec) {
-            // The configuration has changed over the look. Whoever still stands at the gate wants another file.
-            if occasion == Occasion::Launch {
-                self.gate.look_again();
-                self.survey_next();
-            }
-            return;
-        }
-        let unloadable = match survey {
-            Survey::Takes(footprint) => {
-                self.tell(Event::Estimated { model: model.clone(), footprint });
-                None
-            }
-            Survey::Unloadable(error) if occasion == Occasion::Launch => Some(error.to_string().into()),
-            Survey::Unloadable(_) | Survey::Unknown => None,
-        };
-        if occasion == Occasion::Start {
-            return;
-        }
-        let through = self.gate.open(model);
-        match unloadable {
-            Some(reason) if !through.is_empty() => self.refuse_unloadable(model, &reason, through),
-            _ => through
-                .into_iter()
-                .for_each(|ticket| self.tell(Event::Arrive { ticket, model: model.clone() })),
-        }
-        self.survey_next();
-    }
-
-    /// Refuses requests that have not entered the queue: nothing must be stopped for them.
-    fn refuse_unloadable(&mut self, model: &ModelName, reason: &Arc<str>, tickets: Vec<Ticket>) {
-        self.tell(Event::Unloadable { model: model.clone(), reason: Arc::clone(reason) });
-        let breakers = self.machine.snapshot(self.now()).breakers;
-        let breaker = breakers.into_iter().find(|breaker| breaker.model == *model);
-        let retry_after = breaker.and_then(|breaker| breaker.retry_in);
-        for ticket in tickets {
-            let refusal = Refusal::LoadFailed { reason: Arc::clone(reason) };
-            self.carry_out(Command::Refuse { ticket, refusal, retry_after });
         }
     }
 

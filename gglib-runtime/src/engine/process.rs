@@ -91,6 +91,11 @@ enum Report {
     Ended(Exit),
 }
 
+/// What in our own environment is meant for another engine, and would lock us out of ours: the options of these names are
+/// refused in a model's arguments, too.
+const FOREIGN: [&str; 4] =
+    ["LLAMA_API_KEY", "LLAMA_ARG_API_PREFIX", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"];
+
 impl Process {
     /// Starts a guard that starts `program`; `socket` is removed when the engine has ended. Needs a runtime.
     pub(super) fn spawn(
@@ -106,8 +111,10 @@ impl Process {
             command.arg("--remove").arg(socket);
         }
         command.arg("--").arg(program).args(args);
-        // A key in our own environment is meant for somebody else, and would lock us out.
-        command.env_remove("LLAMA_API_KEY").envs(envs.iter().copied());
+        for name in FOREIGN {
+            command.env_remove(name);
+        }
+        command.envs(envs.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C in a terminal goes to the foreground group; the guard must outlive us, not die with us.
         command.process_group(0);
