@@ -36,6 +36,8 @@ pub enum Bench {
     Repair {
         /// Turns of each cell.
         turns: u32,
+        /// Whose, if not everybody's.
+        calls: Option<repair::Calls>,
     },
     /// Swaps of two real models, beside the engine's own router mode.
     Swap {
@@ -78,7 +80,9 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
         command.args(run).current_dir(root);
         match bench {
             Bench::Swap { rounds } => command.args(["--rounds", &rounds.to_string()]),
-            Bench::Repair { turns } => command.args(["--turns", &turns.to_string()]),
+            Bench::Repair { turns, calls } => command
+                .args(["--turns", &turns.to_string()])
+                .args(calls.into_iter().flat_map(|calls| ["--calls".to_owned(), calls.name()])),
             _ => &mut command,
         };
         return Ok(command.status()?.success());
@@ -89,7 +93,7 @@ pub fn run(root: &Path, bench: Bench) -> Result<bool> {
         Bench::Startup => startup::run(),
         Bench::Slots => slots::run(&std::env::current_exe()?)?,
         Bench::Admission => admission::run(&std::env::current_exe()?)?,
-        Bench::Repair { turns } => repair::run(root, &std::env::current_exe()?, turns)?,
+        Bench::Repair { turns, calls } => repair::run(root, &std::env::current_exe()?, turns, calls)?,
         Bench::Swap { rounds } => swap::run(&std::env::current_exe()?, rounds)?,
     }
     Ok(true)

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::audit::retry::smells::{self, output};
+use xtask::bench::repair::Calls;
 use xtask::bench::{self, Bench};
 use xtask::finding::Report;
 use xtask::workspace::Workspace;
@@ -99,6 +100,9 @@ enum What {
         /// Seeded turns of each cell of the table.
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         turns: u32,
+        /// Only the calls that are held in this way.
+        #[arg(long, value_enum)]
+        calls: Option<Calls>,
     },
     /// Two real models of which one fits, beside llama-server's own router mode.
     Swap {
@@ -173,7 +177,9 @@ fn run(task: &Task) -> Result<bool> {
         Task::Bench { what: What::Startup } => bench::run(&root, Bench::Startup),
         Task::Bench { what: What::Slots } => bench::run(&root, Bench::Slots),
         Task::Bench { what: What::Admission } => bench::run(&root, Bench::Admission),
-        Task::Bench { what: What::Repair { turns } } => bench::run(&root, Bench::Repair { turns: *turns }),
+        Task::Bench { what: What::Repair { turns, calls } } => {
+            bench::run(&root, Bench::Repair { turns: *turns, calls: *calls })
+        }
         Task::Bench { what: What::Swap { rounds } } => {
             bench::run(&root, Bench::Swap { rounds: usize::from(*rounds) })
         }

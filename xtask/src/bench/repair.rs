@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use gglib_runtime::install::{ENGINE, install};
 use serde_json::{Value, json};
 
@@ -25,9 +26,28 @@ const MODEL: &str = "gemma3";
 const MAX_TOKENS: u32 = 120;
 const TEMPERATURES: [f64; 3] = [0.0, 0.7, 1.2];
 
+/// What holds the model to its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Calls {
+    /// Nothing: the relay takes whatever it writes for a call
+    Raw,
+    /// The engine's own grammar, by a template with tools
+    Taught,
+    /// Nothing, by a template without tools, although a call is demanded
+    Due,
+}
+
+impl Calls {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// Where calls come from, and what is compared there; the first endpoint is the one without repair.
 struct Source {
     name: &'static str,
+    calls: Calls,
     /// `tool_choice`.
     choice: &'static str,
     /// What each endpoint is called, whether it repairs, and its engine.
@@ -49,6 +69,7 @@ enum Engine {
 const SOURCES: &[Source] = &[
     Source {
         name: "raw calls, through the relay",
+        calls: Calls::Raw,
         choice: "auto",
         endpoints: &[
             ("without", false, Engine::Relayed),
@@ -58,22 +79,24 @@ const SOURCES: &[Source] = &[
     },
     Source {
         name: "a template with tools, straight",
+        calls: Calls::Taught,
         choice: "auto",
         endpoints: &[("without", false, Engine::Taught), ("with", true, Engine::Taught)],
     },
     Source {
         name: "no template for tools, a call is due",
+        calls: Calls::Due,
         choice: "required",
         endpoints: &[("without", false, Engine::Untaught), ("our grammar", true, Engine::Untaught)],
     },
 ];
 
-/// Measures `turns` seeded turns of each cell, the endpoints of a source in turns. `xtask` is this program; `gglib` and
+/// Measures `turns` seeded turns of each cell, the endpoints of a source in turns; of every source, or of one. `xtask` is this program; `gglib` and
 /// the relay lie beside it, engine and model in the target directory, the chat template below `root`.
 ///
 /// # Errors
 /// When something is missing or does not start.
-pub fn run(root: &Path, xtask: &Path, turns: u32) -> Result<()> {
+pub fn run(root: &Path, xtask: &Path, turns: u32, only: Option<Calls>) -> Result<()> {
     let bench = Bench::new(root, xtask)?;
     println!(
         "Changed from the defaults: context 2048, max_tokens {MAX_TOKENS}, temperature and seed; repair where it says so; \
@@ -85,7 +108,7 @@ pub fn run(root: &Path, xtask: &Path, turns: u32) -> Result<()> {
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim()
     );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for source in SOURCES {
+    for source in SOURCES.iter().filter(|source| only.is_none_or(|only| source.calls == only)) {
         println!("{}", source.name);
         let scratch = tempfile::tempdir()?;
         let endpoints = bench.start(source, scratch.path())?;
