@@ -24,7 +24,7 @@ mod table;
 
 const MODEL: &str = "gemma3";
 const MAX_TOKENS: u32 = 120;
-const TEMPERATURES: [f64; 3] = [0.0, 0.7, 1.2];
+const TEMPERATURES: [f64; 3] = [1.2, 0.7, 0.0];
 
 /// What holds the model to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
