@@ -27,6 +27,21 @@ fn measured(parallel: u32) -> Desk {
     desk
 }
 
+/// A desk at which both have been loaded, one after the other: a in 30 s, b in 10 s, and each has served in 4 s. The second
+/// one is there, idle.
+fn swapped(models: [&str; 2]) -> Desk {
+    let mut desk = Desk::new();
+    for (generation, model) in (1..).zip(models) {
+        desk.arrive(model);
+        desk.ended(generation - 1);
+        desk.later(if model == "a" { 30 } else { 10 });
+        desk.loaded(generation);
+        desk.later(4);
+        desk.release(generation, generation);
+    }
+    desk
+}
+
 #[test]
 fn nothing_is_estimated_that_has_not_been_measured() {
     let mut desk = Desk::new();
@@ -90,16 +105,7 @@ fn a_free_place_is_no_wait() {
 
 #[test]
 fn who_needs_a_turn_waits_for_the_resident_and_for_its_own_load() {
-    let mut desk = Desk::new();
-    for (generation, model, load) in [(1, "a", 30), (2, "b", 10)] {
-        desk.arrive(model);
-        desk.ended(generation - 1);
-        desk.later(load);
-        desk.loaded(generation);
-        desk.later(4);
-        desk.release(generation, generation);
-    }
-    // b is there, idle; both serve in 4 s.
+    let mut desk = swapped(["a", "b"]);
     desk.arrive("b");
     desk.later(1);
     assert_eq!(desk.outlook_for("a"), Some(outlook(1, Some(33), WaitPhase::Turn)), "3 s of b, 30 s of load");
@@ -111,15 +117,7 @@ fn who_needs_a_turn_waits_for_the_resident_and_for_its_own_load() {
 /// Who waited before the rival came is served within the turn; who comes now is not.
 #[test]
 fn each_waiter_is_told_of_its_own_part_in_a_turn() {
-    let mut desk = Desk::new();
-    for (generation, model, load) in [(1, "b", 10), (2, "a", 30)] {
-        desk.arrive(model);
-        desk.ended(generation - 1);
-        desk.later(load);
-        desk.loaded(generation);
-        desk.later(4);
-        desk.release(generation, generation);
-    }
+    let mut desk = swapped(["b", "a"]);
     desk.later(3600);
     desk.arrive("a");
     desk.arrive("a");
