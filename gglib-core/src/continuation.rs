@@ -127,6 +127,11 @@ impl Continuation {
         self.terms.limit.is_some().then_some(&self.heard.text)
     }
 
+    /// How many tokens the delivered text has: one for each of its chunks, until they have been [counted](Self::count).
+    pub fn tokens(&self) -> u64 {
+        self.heard.tokens
+    }
+
     /// Takes note of the number of tokens in the delivered text.
     pub fn count(&mut self, tokens: u64) {
         self.heard.tokens = self.heard.tokens.max(tokens);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gglib_core::admission::Outlook;
-use gglib_core::api::chunk::{Probe, PromptProgress};
+use gglib_core::api::chunk::PromptProgress;
 use gglib_core::api::error::ApiError;
 use gglib_core::continuation::{Continuation, Delivered, Splicer};
 use gglib_core::ports::{Lease, Liveness};
@@ -27,14 +27,12 @@ pub(super) struct Recording<'a, S> {
     sink: &'a mut S,
     /// Absent when nothing will be taken up: it is switched off, or the client is handed nothing before the end.
     delivered: Option<Delivered>,
-    /// How many chunks with content it was given, each a token as a rule.
-    pieces: u64,
 }
 
 impl<'a, S: Sink> Recording<'a, S> {
     pub(super) fn new(sink: &'a mut S, settings: &Settings) -> Self {
         let delivered = (sink.hands_on() && settings.continue_streams).then(Delivered::default);
-        Self { sink, delivered, pieces: 0 }
+        Self { sink, delivered }
     }
 }
 
@@ -47,8 +45,6 @@ impl<S: Sink> Sink for Recording<'_, S> {
         self.sink.chunk(data.clone()).await?;
         if let Some(delivered) = &mut self.delivered {
             delivered.observe(&data);
-            let has_content = Probe::parse(&data).is_ok_and(|probe| probe.content().is_some());
-            self.pieces += u64::from(has_content);
         }
         Ok(())
     }
@@ -101,16 +97,15 @@ pub(super) async fn take_up(
         }
     };
     counted();
-    let mut given = sink.pieces;
     if let Some(text) = continuation.uncounted()
         && let Some(tokens) = tokens(&*lease, text, app.settings.timeouts.response_headers).await
     {
         continuation.count(tokens);
-        given = given.max(tokens);
         if let Some(ending) = continuation.ending() {
             return finish(ending, sink).await;
         }
     }
+    let given = continuation.tokens();
     let Ok((body, splicer)) = continuation.issue() else { return Err(cause) };
     let request = ModelRequest { body, given, ..request.clone() };
     let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
