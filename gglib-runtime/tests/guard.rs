@@ -162,7 +162,7 @@ async fn a_stopped_engine_is_killed_like_any_other() {
 
 #[tokio::test]
 async fn the_socket_goes_with_the_engine_and_its_directory_only_when_nobody_is_left_to_use_it() {
-    for closed in ["neither pipe", "orders", "reports"] {
+    for closed in ["neither pipe", "orders", "reports", "both by a parent that stays"] {
         let dir = tempfile::tempdir().unwrap();
         let sockets = dir.path().join("sockets");
         std::fs::create_dir(&sockets).unwrap();
@@ -178,15 +178,21 @@ async fn the_socket_goes_with_the_engine_and_its_directory_only_when_nobody_is_l
         // A parent that ends closes both, in any order, and its engine may end by itself in between.
         match closed {
             "orders" => drop(guard.orders),
-            "reports" => drop(guard.reports),
-            _ => {}
-        }
-        if closed != "orders" {
-            std::fs::write(dir.path().join("go"), "").unwrap();
+            "reports" => {
+                drop(guard.reports);
+                std::fs::write(dir.path().join("go"), "").unwrap();
+                until("the end of the engine", BOUND, || !socket.exists()).await;
+                drop(guard.orders);
+            }
+            "neither pipe" => std::fs::write(dir.path().join("go"), "").unwrap(),
+            _ => {
+                guard.order("keep\n").await;
+                drop((guard.orders, guard.reports));
+            }
         }
         assert!(timeout(BOUND, guard.process.wait()).await.unwrap().unwrap().success());
         assert!(!socket.exists());
-        assert_eq!(sockets.exists(), closed == "neither pipe", "{closed}");
+        assert_eq!(sockets.exists(), !matches!(closed, "orders" | "reports"), "{closed}");
     }
 }
 

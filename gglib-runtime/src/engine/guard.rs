@@ -4,8 +4,8 @@
 //! binary, that holds the engine's process group and watches its own standard input: when that closes, for
 //! whatever reason, the group is killed. The guard also reports how the engine ended.
 //!
-//! It speaks lines. In, on standard input: `stop` (SIGTERM to the engine) and `kill` (SIGKILL to its group);
-//! the end of the input means `kill`. Out, on standard output: `pid N`, then `exit N` or `signal N`, or
+//! It speaks lines. In, on standard input: `stop` (SIGTERM to the engine), `kill` (SIGKILL to its group) and `keep` (the
+//! parent stays when its orders end); the end of the input means `kill`. Out, on standard output: `pid N`, then `exit N` or `signal N`, or
 //! `error TEXT` when the program could not be started. The engine's own output goes to standard error.
 //!
 //! The guard itself can be killed too. Whoever reads its reports then sees their end, and kills the group in
@@ -31,6 +31,9 @@ pub const SUBCOMMAND: &str = "__guard";
 /// The guard's name in the system's list of processes: `killall gglib` must not hit it together with its parent.
 const PROCESS_NAME: &str = "engine-guard";
 
+/// The order of a parent that gives its engine up and stays: the sockets' directory is still in use.
+pub(super) const KEEP: &str = "keep";
+
 /// Runs the guard: `[--remove PATH] -- PROGRAM ARG…`.
 ///
 /// Returns when the engine has ended and nothing of its process group is left. PATH, a socket, is removed
@@ -51,7 +54,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 struct Target {
     /// The engine's pid, as long as it has not been reaped and may be signalled.
     pid: Mutex<Option<Pid>>,
-    /// Whether the orders have ended, which a parent that is there does not let happen.
+    /// Whether the orders have ended without a word of a parent that stays.
     orphaned: AtomicBool,
 }
 
@@ -74,7 +77,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let pid = Pid::from_child(&engine);
     let target = Arc::new(Target { pid: Mutex::new(Some(pid)), orphaned: AtomicBool::new(false) });
     let obeying = Arc::clone(&target);
-    thread::spawn(move || obey(&obeying));
+    let obeying = thread::spawn(move || obey(&obeying));
     // If the parent is gone already, the orders have ended as well.
     let _ = report(&format!("pid {}", pid.as_raw_nonzero()));
 
@@ -88,9 +91,11 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         // Whether it is there or not, it must not be in the way of anything.
         let _ = std::fs::remove_file(path);
     }
-    // Either pipe of a parent that has just ended may be the first to show it.
-    let unheard = report(&describe(status?)).is_err();
-    if unheard || target.orphaned.load(Ordering::Acquire) {
+    if report(&describe(status?)).is_err() {
+        // Either pipe may be the first to show that both are closed, and the last order says why.
+        let _ = obeying.join();
+    }
+    if target.orphaned.load(Ordering::Acquire) {
         // Nobody is left to do it. The last engine's guard finds it empty.
         let _ = remove.as_deref().and_then(Path::parent).map(std::fs::remove_dir);
     }
@@ -99,6 +104,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
 
 /// Reads orders until there are no more, which is the order to kill.
 fn obey(target: &Target) {
+    let mut parent_stays = false;
     for line in io::stdin().lock().lines() {
         match line.as_deref() {
             Ok("stop") => with_target(target, |pid| {
@@ -106,11 +112,12 @@ fn obey(target: &Target) {
                 let _ = kill_process(pid, Signal::TERM);
             }),
             Ok("kill") => with_target(target, |pid| signal_group(pid, Signal::KILL)),
+            Ok(KEEP) => parent_stays = true,
             Ok(_) => {}
             Err(_) => break,
         }
     }
-    target.orphaned.store(true, Ordering::Release);
+    target.orphaned.store(!parent_stays, Ordering::Release);
     with_target(target, |pid| signal_group(pid, Signal::KILL));
 }
 

@@ -84,6 +84,16 @@ pub(super) struct Process {
     registered: Option<Registered>,
 }
 
+impl Drop for Process {
+    /// An engine may be dropped, by a task that has panicked, while the next one is about to bind its socket.
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            // Where it cannot be said, the guard may remove an empty directory, as if we had ended.
+            let _ = rustix::io::write(&self.orders, format!("{}\n", guard::KEEP).as_bytes());
+        }
+    }
+}
+
 /// What a guard says.
 enum Report {
     Started(Pid),
