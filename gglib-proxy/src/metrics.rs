@@ -13,7 +13,7 @@ use gglib_core::retry::{BreakerState, EventSource, GiveUpReason, RetryEvent, Ret
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -246,10 +246,13 @@ impl Metrics {
 
     /// Everything in the text format of Prometheus, version 0.0.4.
     ///
-    /// `snapshot` is missing when the owner of the queue has not answered.
-    pub(crate) fn encode(&self, snapshot: Option<&Snapshot>) -> Result<String, fmt::Error> {
+    /// `tasks` is how many of them there are, and `snapshot` is missing when the owner of the queue has not answered.
+    pub(crate) fn encode(&self, tasks: usize, snapshot: Option<&Snapshot>) -> Result<String, fmt::Error> {
         let mut text = String::new();
         prometheus_text::encode(&mut text, &self.registry)?;
+        let mut process = Registry::default();
+        table::TASKS.register(&mut process, ConstGauge::new(i64::try_from(tasks).unwrap_or(i64::MAX)));
+        prometheus_text::encode(&mut text, &process)?;
         prometheus_text::encode(&mut text, &scheduler::registry(snapshot))?;
         Ok(text)
     }
@@ -399,7 +402,7 @@ mod tests {
                 metrics.observe(&EventSource { target, rules: "r" }, event);
             }
         }
-        let text = metrics.encode(None).unwrap();
+        let text = metrics.encode(3, None).unwrap();
         for model in ["m", ""] {
             for event in &events {
                 let line =
@@ -415,10 +418,11 @@ mod tests {
 
     #[test]
     fn without_an_answer_of_the_scheduler_the_rest_is_there() {
-        let text = metrics().encode(None).unwrap();
+        let text = metrics().encode(3, None).unwrap();
         assert!(
             text.contains("gglib_scheduler_up 0\n") && text.contains("gglib_requests_received_total 0\n")
         );
+        assert!(text.contains("gglib_tasks 3\n"));
         assert!(!text.contains("gglib_loads_total"));
     }
 }

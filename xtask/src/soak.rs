@@ -6,7 +6,7 @@
 //! they load, slot files vanish, and the configuration changes. Each request is judged by
 //! [the promise](gglib_cli::drill). A run in which nobody was answered, or in which no fault happened, proves nothing and
 //! fails; at the end the clients' count must agree with the endpoint's own, and processes,
-//! files, threads and memory must be where they were.
+//! files, threads, tasks and memory must be where they were.
 
 #![expect(clippy::print_stdout, reason = "says how it goes while it goes")]
 
@@ -61,7 +61,7 @@ pub fn run(root: &Path, options: Options) -> Result<bool> {
 async fn soak(options: Options) -> Result<bool> {
     let rig = Arc::new(Rig::start()?);
     rig.warm_up().await?;
-    let before = process::Holdings::of(rig.pid());
+    let before = rig.holdings().await?;
     let ledger = Arc::new(Ledger::default());
     if !options.json {
         println!("{}", introduction(options));

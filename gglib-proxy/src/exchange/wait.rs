@@ -30,7 +30,7 @@ pub(super) async fn lease(
     let leased = granted(&mut *waiting, sink).await;
     drop(wait);
     match leased {
-        Ok(lease) => Ok(Watched::new(app, lease)),
+        Ok(lease) => Ok(Watched::new(app, lease, request.route)),
         Err(refused) => Err(refusal::to_error(app, &refused, &request.model).await),
     }
 }

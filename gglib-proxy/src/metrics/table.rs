@@ -106,6 +106,8 @@ metrics! {
         "Backoff sequences that ended without an answer, and error responses whose `x-should-retry` is false",
     Counter BREAKER_CHANGES "gglib_breaker_changes_total" ["model", "to"]
         "Changes of state of circuit breakers",
+    Gauge TASKS "gglib_tasks" []
+        "Tasks that run within gglib: some for each engine, connection and request, and all others for as long as it runs",
     Gauge SCHEDULER_UP "gglib_scheduler_up" []
         "1 if the owner of the queue has answered, else 0, and then what is below is missing",
     Gauge ENGINES "gglib_engines" ["model", "state"]

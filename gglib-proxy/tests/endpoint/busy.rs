@@ -6,12 +6,14 @@ use std::time::Duration;
 use gglib_proxy::Settings;
 use gglib_testkit::wire::{Piece, post};
 use http::StatusCode;
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::pipes::Piped;
 use crate::ports::{Ports, Step, content, done, finish, opening, progress};
 use crate::served::shipped;
 
+const CHAT: &str = "/v1/chat/completions";
 const STREAM: &str = r#"{"messages":[],"stream":true}"#;
 
 fn secs(seconds: u64) -> Duration {
@@ -92,10 +94,10 @@ async fn a_place_in_the_queue_is_kept_as_long_as_the_queue_moves_and_the_attempt
 }
 
 /// Clients that each wait for a minute and leave.
-async fn impatient(endpoint: &Piped, count: usize) {
+async fn impatient(endpoint: &Piped, path: &str, body: &str, count: usize) {
     for _ in 0..count {
         let mut client = endpoint.connect();
-        client.send(post("/v1/chat/completions", STREAM)).await;
+        client.send(post(path, body)).await;
         assert!(timeout(secs(60), client.answer()).await.is_err());
         drop(client);
         sleep(secs(1)).await;
@@ -106,17 +108,36 @@ async fn impatient(endpoint: &Piped, count: usize) {
 async fn an_engine_that_hangs_is_found_out_although_none_of_its_clients_waits_long_enough() {
     let hang = || vec![Step::Hang];
     let endpoint = Piped::start(Ports::answering((0..6).map(|_| hang())), shipped());
-    impatient(&endpoint, 4).await;
+    impatient(&endpoint, CHAT, STREAM, 4).await;
     let stage = &endpoint.ports.stage;
     assert_eq!((stage.sent(), stage.going_on()), (4, [0; 3]));
     // The fifth makes it five minutes in which somebody was there.
-    impatient(&endpoint, 1).await;
+    impatient(&endpoint, CHAT, STREAM, 1).await;
     assert_eq!((stage.sent(), stage.going_on(), stage.condemned()), (6, [0, 1, 1], 0));
     assert_eq!(stage.last_body()["n_predict"], 1);
     sleep(secs(298)).await;
     assert_eq!((stage.going_on(), stage.condemned()), ([0, 1, 1], 0));
     sleep(secs(2)).await;
     assert_eq!((stage.sent(), stage.going_on(), stage.condemned()), (6, [0; 3], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_work_is_of_the_kind_that_was_asked_for_since_an_engine_may_be_unable_to_do_another() {
+    let token = json!({"prompt":"1","n_predict":1,"cache_prompt":false});
+    let rank = json!({"query":"1","documents":["1"]});
+    for (path, body, at, work) in [
+        ("/v1/completions", r#"{"prompt":"x"}"#, "/completion", token),
+        ("/v1/embeddings", r#"{"input":"x"}"#, "/v1/embeddings", json!({"input":"1"})),
+        ("/rerank", r#"{"query":"x","documents":["y"]}"#, "/v1/rerank", rank),
+    ] {
+        let endpoint = Piped::start(Ports::default(), shipped());
+        impatient(&endpoint, path, body, 5).await;
+        let stage = &endpoint.ports.stage;
+        assert_eq!((stage.sent(), stage.last_path().as_str()), (6, at));
+        assert_eq!(stage.last_body(), work);
+        sleep(secs(300)).await;
+        assert_eq!((stage.going_on(), stage.condemned()), ([0; 3], 1), "{path}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +148,7 @@ async fn an_engine_that_is_slow_and_does_its_work_at_last_is_let_alone_and_tried
     let answers = five().chain([slow()]).chain(five()).chain([slow()]);
     let endpoint = Piped::start(Ports::answering(answers), shipped());
     for round in 1..=2 {
-        impatient(&endpoint, 5).await;
+        impatient(&endpoint, CHAT, STREAM, 5).await;
         sleep(secs(300)).await;
         let stage = &endpoint.ports.stage;
         assert_eq!((stage.sent(), stage.going_on(), stage.condemned()), (6 * round, [0; 3], 0));

@@ -14,6 +14,7 @@ use gglib_core::retry::BreakerState;
 use gglib_proxy::metrics::METRICS;
 use gglib_testkit::wire::{Answer, post};
 use http::StatusCode;
+use tokio::time::sleep;
 
 use crate::exposition::{self, Family};
 use crate::pipes::{MODEL, Piped};
@@ -160,6 +161,7 @@ fn the_names_are_these() {
             "gglib_retry_events_total",
             "gglib_retry_give_ups_total",
             "gglib_breaker_changes_total",
+            "gglib_tasks",
             "gglib_scheduler_up",
             "gglib_engines",
             "gglib_engine_requests_in_flight",
@@ -211,7 +213,7 @@ async fn a_request_in_flight_is_seen_and_one_whose_client_leaves_is_abandoned() 
     let families = scrape(&endpoint).await;
     assert_eq!(counted(&families, "gglib_requests_in_flight"), ["model=m 1"]);
     drop(client);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     let families = scrape(&endpoint).await;
     assert_eq!(counted(&families, "gglib_requests_in_flight"), [""; 0]);
     assert_eq!(counted(&families, "gglib_requests_total"), ["code= model=m outcome=abandoned 1"]);
@@ -318,9 +320,9 @@ async fn waits_count_however_they_end() {
         let endpoint = Piped::start(Ports::default().with_turns([hour(), hour()]), shipped());
         let mut client = endpoint.connect();
         client.send(post("/v1/chat/completions", body)).await;
-        tokio::time::sleep(Duration::from_secs(40)).await;
+        sleep(Duration::from_secs(40)).await;
         drop(client);
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
         let waited = endpoint.status().await["recent"][0]["waited_ms"].as_u64();
         assert_eq!(waited, Some(40_000), "who has left");
         assert_eq!(endpoint.chat(body).await.error()["code"], "timeout_request");
@@ -402,4 +404,19 @@ async fn engines_queues_and_totals_are_those_of_the_scheduler_and_asking_loads_n
     );
     assert_eq!(endpoint.ports.stage.going_on(), [0, 0, 0]);
     assert_eq!(counted(&families, "gglib_requests_received_total"), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_task_is_counted_as_long_as_it_runs() {
+    let endpoint = Piped::start(Ports::default(), shipped());
+    let tasks = async || {
+        // The connection of the scrape before has ended by now.
+        sleep(Duration::from_secs(1)).await;
+        counted(&scrape(&endpoint).await, "gglib_tasks")[0].trim().parse::<u32>().unwrap()
+    };
+    let before = tasks().await;
+    let task = tokio::spawn(std::future::pending::<()>());
+    assert_eq!(tasks().await, before + 1);
+    task.abort();
+    assert_eq!(tasks().await, before);
 }

@@ -78,8 +78,8 @@ pub(crate) struct Stage {
     leases: AtomicUsize,
     /// Requests that an engine works on.
     working: AtomicUsize,
-    /// The bodies of the requests that were sent to an engine.
-    sent: Mutex<Vec<Bytes>>,
+    /// The requests that were sent to an engine.
+    sent: Mutex<Vec<Request<Bytes>>>,
     /// Bytes of bodies that were taken.
     taken: AtomicUsize,
     /// Engines that were retired because they hang.
@@ -153,13 +153,18 @@ impl Stage {
 
     /// The body of the request that was sent last.
     pub(crate) fn last_body(&self) -> Value {
-        serde_json::from_slice(self.sent.lock().unwrap().last().unwrap()).unwrap()
+        serde_json::from_slice(self.sent.lock().unwrap().last().unwrap().body()).unwrap()
+    }
+
+    /// And where it was sent to.
+    pub(crate) fn last_path(&self) -> String {
+        self.sent.lock().unwrap().last().unwrap().uri().path().to_owned()
     }
 
     /// The bodies of the requests that were sent.
     pub(crate) fn bodies(&self) -> Vec<String> {
         let sent = self.sent.lock().unwrap();
-        sent.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
+        sent.iter().map(|request| String::from_utf8(request.body().to_vec()).unwrap()).collect()
     }
 
     pub(crate) fn condemned(&self) -> usize {
@@ -289,7 +294,7 @@ impl Upstream for Leased {
             let body: ByteStream = Box::pin(stream::iter([Ok(props)]));
             return Box::pin(async { Ok(Response::new(body)) });
         }
-        stage.sent.lock().unwrap().push(request.into_body());
+        stage.sent.lock().unwrap().push(request);
         let steps = stage.answers.lock().unwrap().pop_front().unwrap_or_else(|| vec![Step::Hang]);
         let mut play = Play { steps: steps.into(), working: Counted::new(stage, |stage| &stage.working) };
         Box::pin(async move {

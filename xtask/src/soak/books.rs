@@ -69,7 +69,7 @@ impl Books {
 }
 
 /// The sum of the samples of `name` that have `label`.
-fn samples(metrics: &str, name: &str, label: &str) -> u64 {
+pub(super) fn samples(metrics: &str, name: &str, label: &str) -> u64 {
     let of_name = metrics.lines().filter_map(|line| line.strip_prefix(name));
     let of_name = of_name.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
     of_name.filter_map(|rest| rest.rsplit(' ').next()?.parse::<u64>().ok()).sum()

@@ -1,4 +1,4 @@
-//! What a process holds, as `/proc` tells it.
+//! What a process holds, as `/proc` and the process itself tell it.
 
 use std::fs;
 use std::path::Path;
@@ -11,12 +11,19 @@ pub(super) struct Holdings {
     /// Open files, sockets included.
     pub(super) files: usize,
     pub(super) threads: usize,
+    /// Those of its runtime, as it counts them.
+    pub(super) tasks: u64,
 }
 
 impl Holdings {
-    pub(super) fn of(pid: u32) -> Self {
+    pub(super) fn of(pid: u32, tasks: u64) -> Self {
         let count = |of| fs::read_dir(format!("/proc/{pid}/{of}")).map_or(0, Iterator::count);
-        Self { files: count("fd"), threads: count("task") }
+        Self { files: count("fd"), threads: count("task"), tasks }
+    }
+
+    /// Whether anything has become more than `before`.
+    pub(super) fn exceed(&self, before: &Self) -> bool {
+        self.files > before.files || self.threads > before.threads || self.tasks > before.tasks
     }
 }
 

@@ -17,6 +17,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
+use super::books;
 use super::process::{self, Holdings};
 use crate::endpoint::Endpoint;
 
@@ -178,6 +179,13 @@ impl Rig {
         problems
     }
 
+    /// What gglib holds now.
+    pub(super) async fn holdings(&self) -> Result<Holdings> {
+        let tasks = books::samples(&self.metrics().await?, "gglib_tasks", "");
+        ensure!(tasks > 0, "/metrics does not tell how many tasks there are");
+        Ok(Holdings::of(self.pid, tasks))
+    }
+
     /// What is held that should not be, once everything is idle.
     pub(super) async fn leaks(&self, before: &Holdings) -> Vec<String> {
         let mut leaks = vec![String::new()];
@@ -212,9 +220,10 @@ impl Rig {
                 engines.len()
             ));
         }
-        let now = Holdings::of(self.pid);
-        if now.files > before.files || now.threads > before.threads {
-            leaks.push(format!("{now:?} instead of {before:?}"));
+        match self.holdings().await {
+            Ok(now) if now.exceed(before) => leaks.push(format!("{now:?} instead of {before:?}")),
+            Ok(_) => {}
+            Err(error) => leaks.push(format!("{error:#}")),
         }
         let socket = engines
             .iter()
