@@ -1,6 +1,8 @@
 //! The record of a complete installation.
 
-use std::{fs, path::Path};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +36,13 @@ pub(crate) fn write(artifact: &Artifact, data_dir: &Path) -> Result<(), InstallE
     let json = serde_json::to_vec_pretty(&record).expect("strings and integers are JSON");
     let path = path(artifact, data_dir);
     let new = path.with_extension("new");
-    fs::write(&new, json).map_err(InstallError::io("write", &new))?;
-    fs::rename(&new, &path).map_err(InstallError::io("rename to", &path))
+    // On the disk before what it was made of is removed: a power cut must not leave neither.
+    let written =
+        File::create(&new).and_then(|mut file| file.write_all(&json).and_then(|()| file.sync_all()));
+    written.map_err(InstallError::io("write", &new))?;
+    fs::rename(&new, &path).map_err(InstallError::io("rename to", &path))?;
+    let directory = path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all());
+    directory.map_err(InstallError::io("write", &path))
 }
 
 fn path(artifact: &Artifact, data_dir: &Path) -> std::path::PathBuf {
