@@ -398,6 +398,8 @@ async fn a_restore_that_fails_or_kills_costs_no_more_than_the_conversation() {
     // Killed while loading, it may have died of memory, so that a second load follows; that one restores nothing.
     assert_eq!(run.turn("a", MORE).await, READ_AGAIN);
     assert_eq!(disk.a.log().slot_restores(), 1);
+    // No request has met the engine that died of it.
+    assert_eq!(snapshot(&*run.pool).await.totals.crashes, 0);
     run.stop().await;
 }
 

@@ -9,7 +9,7 @@ use gglib_core::memory::{Memory, died_of_memory};
 use gglib_core::model::{ModelName, ModelSpec};
 use gglib_core::ports::Upstream;
 use tokio::sync::{OnceCell, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::{Address, Addresses};
 use super::command::{arguments, options, saves_slots_itself};
@@ -37,7 +37,8 @@ const NO_BACKTRACE: (&str, &str) = ("GGML_NO_BACKTRACE", "1");
 
 /// What an engine's task tells the owner of the queue: `Started` at most once; then, or at once, `LoadFailed` or
 /// `Loaded`; after `Loaded` at most one `Outgrown`, and exactly one `Ended`. After `LoadFailed` and `Ended` the process is gone and
-/// its memory is back, as far as that can be waited for.
+/// its memory is back, as far as that can be waited for: a task that panics tells of the end at once, while its engine is
+/// being killed.
 pub(crate) enum EngineEvent {
     Started {
         generation: Generation,
@@ -301,7 +302,12 @@ impl<F: Fn(EngineEvent)> Launch<'_, F> {
                 .map_err(|reason| not_ready(reason, &address, &log))?;
             let deadline = Instant::now() + RESTORE;
             restore_by = Some(deadline);
-            Ok(self.restore(&*upstream, deadline).await)
+            let slots = self.restore(&*upstream, deadline).await;
+            // Restoring may have killed it, which shows on the connection before it shows on the process. An engine that
+            // is slow to answer after all is not given up for that.
+            let again = wait_until_ready(&*upstream, keyless.as_deref(), &log, bounds);
+            let _ = timeout_at(deadline, again).await;
+            Ok(slots)
         };
         let slots = tokio::select! {
             biased;
