@@ -1,15 +1,18 @@
 //! A panic in the task of an engine, as from a writer of the log.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gglib_core::admission::Refusal;
 use gglib_core::model::ModelName;
 use gglib_runtime::admission::Pool;
-use gglib_testkit::engines::{Enter, engine_pid, is_running, signal, snapshot, until_snapshot};
-use gglib_testkit::{Engines, Script, Scripted, until};
+use gglib_testkit::engines::{Enter, engine_pid, is_running, parent_of, signal, snapshot, until_snapshot};
+use gglib_testkit::{Engines, Entry, Script, Scripted, until};
 use rustix::process::Signal;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -21,6 +24,14 @@ const BOUND: Duration = Duration::from_secs(20);
 struct Panicking {
     message: &'static str,
     seen: Arc<AtomicUsize>,
+    /// What is done just before.
+    before: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Panicking {
+    fn at(message: &'static str, seen: &Arc<AtomicUsize>) -> Self {
+        Self { message, seen: Arc::clone(seen), before: Box::new(|| ()) }
+    }
 }
 
 impl Subscriber for Panicking {
@@ -44,7 +55,11 @@ impl Subscriber for Panicking {
         let mut text = Message(String::new());
         event.record(&mut text);
         if text.0.starts_with(self.message) {
-            assert!(self.seen.fetch_add(1, Ordering::SeqCst) > 0, "the log cannot be written");
+            let is_first = self.seen.fetch_add(1, Ordering::SeqCst) == 0;
+            if is_first {
+                (self.before)();
+            }
+            assert!(!is_first, "the log cannot be written");
         }
     }
 
@@ -63,22 +78,40 @@ impl Visit for Message {
     }
 }
 
+/// The guard of the engine of `script`, and the directory of the sockets.
+fn surroundings(script: &Scripted) -> (u32, PathBuf) {
+    let launched = script.log().entries.into_iter().find_map(|entry| match entry {
+        Entry::Launched { pid, args, .. } => Some((pid, args)),
+        _ => None,
+    });
+    let (pid, args) = launched.unwrap();
+    let socket = args.iter().skip_while(|arg| *arg != "--host").nth(1).unwrap();
+    (parent_of(pid), Path::new(socket).parent().unwrap().to_owned())
+}
+
 fn pool(script: &Scripted) -> Arc<Pool> {
     Engines::fake().scripted("a", script).start()
 }
 
 #[tokio::test]
 async fn a_load_whose_task_panics_has_failed() {
-    let script = Script::default().place();
-    let seen = Arc::default();
-    let log =
-        tracing::subscriber::set_default(Panicking { message: "engine ready", seen: Arc::clone(&seen) });
+    let script = Arc::new(Script::default().place());
+    let (seen, found) = (Arc::default(), Arc::new(OnceLock::new()));
+    let before: Box<dyn Fn() + Send + Sync> = {
+        let (script, found) = (Arc::clone(&script), Arc::clone(&found));
+        Box::new(move || found.set(surroundings(&script)).unwrap())
+    };
+    let log = tracing::subscriber::set_default(Panicking { before, ..Panicking::at("engine ready", &seen) });
     let pool = pool(&script);
     let refused = tokio::time::timeout(BOUND, pool.lease(ModelName::new("a"))).await.expect("it ends");
     let Err(Refusal::LoadFailed { reason }) = refused else { panic!("it is refused") };
     assert!(reason.contains("the task that was loading it has failed"), "{reason}");
     assert_eq!(seen.load(Ordering::SeqCst), 1);
     assert_eq!(snapshot(&*pool).await.engines, []);
+    // Its guard ends, and leaves the directory alone: we are still there.
+    let (guard, sockets) = found.get().unwrap();
+    until("the end of the guard", BOUND, || !is_running(*guard)).await;
+    assert!(sockets.exists());
     // The next one is a load like any other.
     drop(pool.lease(ModelName::new("a")).await.unwrap());
     assert_eq!(seen.load(Ordering::SeqCst), 2);
@@ -92,7 +125,7 @@ async fn a_look_that_panics_holds_nobody_up() {
     std::fs::remove_file(missing.model()).unwrap();
     let seen = Arc::default();
     let message = "this model cannot be loaded";
-    let log = tracing::subscriber::set_default(Panicking { message, seen: Arc::clone(&seen) });
+    let log = tracing::subscriber::set_default(Panicking::at(message, &seen));
     let engines = Engines::fake().scripted("a", &missing).scripted("b", &preloaded);
     let pool = engines.with("b", |model| model.preload = true).start();
     // The look at the start panics over the first model, and goes on to what it has to do.
@@ -109,8 +142,7 @@ async fn a_look_that_panics_holds_nobody_up() {
 async fn an_engine_whose_task_panics_has_ended() {
     let script = Script::default().place();
     let seen = Arc::default();
-    let log =
-        tracing::subscriber::set_default(Panicking { message: "engine was killed", seen: Arc::clone(&seen) });
+    let log = tracing::subscriber::set_default(Panicking::at("engine was killed", &seen));
     let pool = pool(&script);
     drop(pool.lease(ModelName::new("a")).await.unwrap());
     let pid = engine_pid(&*pool).await;

@@ -77,7 +77,11 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let pid = Pid::from_child(&engine);
     let target = Arc::new(Target { pid: Mutex::new(Some(pid)), orphaned: AtomicBool::new(false) });
     let obeying = Arc::clone(&target);
-    let obeying = thread::spawn(move || obey(&obeying));
+    let obeying = thread::Builder::new().spawn(move || obey(&obeying)).inspect_err(|_| {
+        // Nobody would take the order to kill it.
+        signal_group(pid, Signal::KILL);
+        let _ = engine.wait();
+    })?;
     // If the parent is gone already, the orders have ended as well.
     let _ = report(&format!("pid {}", pid.as_raw_nonzero()));
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 use std::time::Duration;
 
 use gglib_core::memory::Death;
@@ -85,12 +86,13 @@ pub(super) struct Process {
 }
 
 impl Drop for Process {
-    /// An engine may be dropped, by a task that has panicked, while the next one is about to bind its socket.
     fn drop(&mut self) {
-        if self.exit.is_none() {
+        // By a task that has panicked, we stay, and the next engine may be about to bind its socket; else we end.
+        if self.exit.is_none() && thread::panicking() {
             // Where it cannot be said, the guard may remove an empty directory, as if we had ended.
             let _ = rustix::io::write(&self.orders, format!("{}\n", guard::KEEP).as_bytes());
         }
+        self.wake_guard();
     }
 }
 
@@ -246,7 +248,11 @@ impl Process {
     async fn order(&mut self, order: &str) {
         // A guard that no longer listens has ended, which `ended` reports.
         let _ = self.orders.write_all(order.as_bytes()).await;
-        // One that was stopped, by somebody's SIGSTOP, goes on.
+        self.wake_guard();
+    }
+
+    /// A guard that was stopped, by somebody's SIGSTOP, goes on.
+    fn wake_guard(&self) {
         if let Some(guard) = self.guard.id().and_then(as_pid) {
             let _ = kill_process(guard, Signal::CONT);
         }
