@@ -58,6 +58,7 @@ impl Endpoint {
         config: &Config,
         binary: PathBuf,
     ) -> Result<Self, CliError> {
+        gglib_proxy::raise_file_limit();
         let address = config.server.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => CliError::AddressTaken(address),

@@ -4,6 +4,7 @@
 //! The proxy knows engines only through the ports of `gglib-core`; it launches nothing itself.
 
 pub use app::{App, Settings};
+pub use open_files::raise_file_limit;
 pub use serve::{serve, serve_on};
 
 mod account;
@@ -14,6 +15,7 @@ mod exchange;
 mod idempotency;
 mod live;
 pub mod metrics;
+mod open_files;
 mod own_chunk;
 mod panics;
 mod places;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,10 +17,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::app::App;
 use crate::connection::{Connection, Outlet};
+use crate::open_files;
 use crate::routes;
 
 /// Longest time from a connection's start, or from its last answer, to the whole head of the next request.
@@ -51,16 +54,23 @@ pub async fn serve(
 
 /// Like [`serve`], on whatever connections `listener` brings.
 ///
-/// A client that takes nothing of its answer for `timeouts.idle` is disconnected.
+/// A client that takes nothing of its answer for `timeouts.idle` is disconnected. Connections beyond half of the files that
+/// the process may open wait to be accepted.
 pub async fn serve_on(mut listener: impl Listener, app: App, shutdown: impl Future<Output = ()> + Send) {
     let router = routes::router(app.clone());
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let connections = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(open_files::connections()));
     let mut shutdown = pin!(shutdown);
     loop {
-        let io = tokio::select! {
-            (io, _) = listener.accept() => Connection::new(io, app.current().settings.timeouts.idle),
+        let accepted = async {
+            // The semaphore is never closed.
+            let place = Arc::clone(&room).acquire_owned().await.ok();
+            (listener.accept().await.0, place)
+        };
+        let (io, place) = tokio::select! {
+            (io, place) = accepted => (Connection::new(io, app.current().settings.timeouts.idle), place),
             () = &mut shutdown => break,
         };
         let (router, outlet) = (router.clone(), io.outlet());
@@ -70,6 +80,7 @@ pub async fn serve_on(mut listener: impl Listener, app: App, shutdown: impl Futu
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection ended");
             }
+            drop(place);
         });
     }
     drop(listener);

@@ -1,13 +1,16 @@
 //! When a launched engine is ready, and when it is given up.
 
+use std::error::Error;
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use gglib_core::ports::Upstream;
+use gglib_core::ports::{Phase, Upstream, UpstreamError};
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
+use rustix::io::Errno;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::log::LogRing;
@@ -83,9 +86,14 @@ pub(super) async fn wait_until_ready(
     }
 }
 
-/// Whether the engine answers its health probe within `limit`.
+/// Whether the engine answers its health probe within `limit`. One that cannot be asked for want of something of our own is
+/// not known to be ill.
 pub(super) async fn is_healthy(upstream: &dyn Upstream, limit: Duration) -> bool {
-    matches!(timeout(limit, status(upstream, "/health")).await, Ok(Some(StatusCode::OK)))
+    match timeout(limit, ask(upstream, "/health")).await {
+        Ok(Ok(status)) => status == StatusCode::OK,
+        Ok(Err(error)) => is_our_shortage(&error),
+        Err(_) => false,
+    }
 }
 
 /// Whether the engine fails at the smallest piece of work, a token after a token. One that refuses it, as an engine for
@@ -99,7 +107,7 @@ pub(super) async fn fails_at_work(upstream: &dyn Upstream, limit: Duration) -> b
     };
     match timeout(limit, upstream.send(request)).await {
         Ok(Ok(response)) => response.status() == StatusCode::INTERNAL_SERVER_ERROR,
-        Ok(Err(_)) => true,
+        Ok(Err(error)) => !is_our_shortage(&error),
         Err(_) => false,
     }
 }
@@ -128,16 +136,30 @@ async fn look(upstream: &dyn Upstream, keyless: Option<&dyn Upstream>) -> Look {
 }
 
 async fn status(upstream: &dyn Upstream, path: &'static str) -> Option<StatusCode> {
-    let request = Request::get(path).body(Bytes::new()).ok()?;
-    let answer = timeout(ANSWER, upstream.send(request)).await;
-    answer.ok()?.ok().map(|response| response.status())
+    timeout(ANSWER, ask(upstream, path)).await.ok()?.ok()
+}
+
+async fn ask(upstream: &dyn Upstream, path: &'static str) -> Result<StatusCode, UpstreamError> {
+    let request = Request::get(path).body(Bytes::new());
+    let request = request.map_err(|error| UpstreamError::new(Phase::Connect, error))?;
+    upstream.send(request).await.map(|response| response.status())
+}
+
+/// Whether a connection failed for want of files or memory here, which says nothing of the engine.
+fn is_our_shortage(error: &UpstreamError) -> bool {
+    const OURS: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::AGAIN];
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .filter_map(Errno::from_io_error)
+        .any(|code| OURS.contains(&code))
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
 
-    use gglib_core::ports::{BoxFuture, ByteStream, Phase, UpstreamError};
+    use gglib_core::ports::{BoxFuture, ByteStream};
     use http::Response;
     use tokio::io::AsyncWriteExt;
 
@@ -247,5 +269,33 @@ mod tests {
         };
         let (ready, after) = outcome(open, Some(late), log).await;
         assert_eq!((ready, after > 7 * SECOND), (Ok(()), true));
+    }
+
+    /// Fails to connect with this code.
+    struct Unreachable(Errno);
+
+    impl Upstream for Unreachable {
+        fn send(&self, _: Request<Bytes>) -> BoxFuture<'_, Result<Response<ByteStream>, UpstreamError>> {
+            // As the client has it: the system's error is the cause of its own.
+            let error = UpstreamError::new(Phase::Connect, io::Error::from(self.0));
+            Box::pin(async { Err(UpstreamError::new(Phase::Connect, error)) })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_we_run_short_of_says_nothing_of_the_engine() {
+        for (code, is_ours) in [
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::NOBUFS, true),
+            (Errno::NOMEM, true),
+            (Errno::AGAIN, true),
+            (Errno::CONNREFUSED, false),
+            (Errno::NOENT, false),
+            (Errno::TIMEDOUT, false),
+        ] {
+            assert_eq!(is_healthy(&Unreachable(code), SECOND).await, is_ours, "{code}");
+            assert_eq!(fails_at_work(&Unreachable(code), SECOND).await, !is_ours, "{code}");
+        }
     }
 }
