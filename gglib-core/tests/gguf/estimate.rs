@@ -137,6 +137,15 @@ fn layers_on_a_gpu_take_weights_and_cache_along() {
     assert_eq!(of(&["-ngl", "11", "-nkvo"], vram).cache, Memory { ram: 45 * MIB, vram: 0 });
     assert_eq!(of(&["-ngl", "0"], vram).memory().vram, 0);
     assert_eq!(of(&[], 0), of(&["-ngl", "0"], vram));
+    assert_eq!(of(&["--device", "none", "-ngl", "99"], vram), of(&["-ngl", "0"], vram));
+    // Tensors that are placed by hand leave as much on the GPU as fits, however many layers are said to go there.
+    let small = 800 << 20;
+    assert!(of(&["-ngl", "99"], small).memory().vram > small);
+    for by_hand in [&["--cpu-moe"][..], &["--n-cpu-moe", "4"], &["-ot", "ffn=CPU"]] {
+        let args = [&["-ngl", "99"], by_hand].concat();
+        assert_eq!(of(&args, small), of(&[], small), "{by_hand:?}");
+    }
+    assert_eq!(of(&["--cpu-moe", "-ngl", "0"], vram), of(&["-ngl", "0"], vram));
     // By itself the engine takes what fits and leaves 1 GiB.
     let some = of(&[], 1700 * MIB);
     assert!(some.memory().vram <= 676 * MIB && some.memory().vram > 660 * MIB, "{some:?}");

@@ -31,7 +31,7 @@ pub struct EngineOptions {
     pub is_flash_attention_possible: bool,
     /// Whether the cache goes where its layer is.
     pub is_cache_on_gpu: bool,
-    /// Layers on GPUs, where there is one.
+    /// Layers on GPUs, where there is one; what fits if single tensors are placed by hand.
     pub gpu_layers: GpuLayers,
     /// Bound of the prompt cache, in bytes; zero unless `--cache-ram` states one.
     pub prompt_cache: u64,
@@ -68,10 +68,12 @@ impl EngineOptions {
             prompt_cache: 0,
             companions: Vec::new(),
         };
-        let mut batch = BATCH;
+        let (mut batch, mut is_without_gpu, mut is_placed_by_hand) = (BATCH, false, false);
         let mut args = spec.args.iter().map(String::as_str).peekable();
         while let Some(arg) = args.next() {
             let arg = option_name(arg);
+            is_placed_by_hand |= places_tensors(&arg);
+            is_without_gpu |= matches!(&*arg, "-dev" | "--device") && args.peek() == Some(&"none");
             if !options.flag(&arg)
                 && let Some(value) = args.peek()
                 && (options.valued(&arg, value) || is_batch(&arg, value, &mut batch))
@@ -80,6 +82,12 @@ impl EngineOptions {
             }
         }
         options.micro_batch = options.micro_batch.min(batch);
+        options.gpu_layers = match options.gpu_layers {
+            _ if is_without_gpu => GpuLayers::Exactly(0),
+            // Who does so sees to it that the rest fits.
+            GpuLayers::All | GpuLayers::Exactly(1..) if is_placed_by_hand => GpuLayers::Auto,
+            layers => layers,
+        };
         options
     }
 
@@ -115,6 +123,11 @@ impl EngineOptions {
             _ => false,
         }
     }
+}
+
+/// Whether `arg` keeps the weights of experts, or any others, off the GPU that their layer goes to.
+fn places_tensors(arg: &str) -> bool {
+    matches!(arg, "-cmoe" | "--cpu-moe" | "-ncmoe" | "--n-cpu-moe" | "-ot" | "--override-tensor")
 }
 
 fn is_batch(arg: &str, value: &str, batch: &mut u64) -> bool {
