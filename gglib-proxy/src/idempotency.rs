@@ -90,7 +90,8 @@ pub(crate) fn join(
     deadline: Instant,
 ) -> Result<Attachment, ApiError> {
     let all = &app.idempotency;
-    let arrival = all.runs().arrive(key.scope, key.digest.finish(), all.now(), Arc::default);
+    let run = || Arc::new(Run::new(request.account.clone()));
+    let arrival = all.runs().arrive(key.scope, key.digest.finish(), all.now(), run);
     match arrival {
         Arrival::Begin(id, run) => {
             let attached = Attachment::new(Arc::clone(all), id, Arc::clone(&run));

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::{Idempotency, Piece};
+use crate::account::Account;
 use crate::exchange::{Recovery, Rejected, Sink};
 use crate::stream::Item;
 
@@ -23,6 +24,8 @@ pub(crate) struct Run {
     changed: watch::Sender<()>,
     /// How its wait for an engine stands, while it waits.
     outlook: watch::Sender<Option<Outlook>>,
+    /// What becomes known of it.
+    account: Account,
 }
 
 struct State {
@@ -31,14 +34,14 @@ struct State {
     task: Option<AbortHandle>,
 }
 
-impl Default for Run {
-    fn default() -> Self {
-        let state = State { replay: Replay::new(REPLAY), end: None, task: None };
-        Self { state: Mutex::new(state), changed: watch::Sender::new(()), outlook: watch::Sender::new(None) }
-    }
-}
-
 impl Run {
+    /// The run of the request with this `account`. It has given nothing yet.
+    pub(super) fn new(account: Account) -> Self {
+        let state = State { replay: Replay::new(REPLAY), end: None, task: None };
+        let (changed, outlook) = (watch::Sender::new(()), watch::Sender::new(None));
+        Self { state: Mutex::new(state), changed, outlook, account }
+    }
+
     /// The task that carries it out, to be ended with the last client.
     pub(super) fn started(&self, task: AbortHandle) {
         self.state().task = Some(task);
@@ -102,13 +105,15 @@ pub(crate) struct Attachment {
     id: RunId,
     run: Arc<Run>,
     reader: Option<ReaderId>,
+    account: Account,
 }
 
 impl Attachment {
     /// Counts from here on as one who has arrived at `all`, and reads `run` from its beginning.
     pub(super) fn new(all: Arc<Idempotency>, id: RunId, run: Arc<Run>) -> Result<Self, ApiError> {
         let reader = run.state().replay.join();
-        let attached = Self { all, id, run, reader };
+        let account = run.account.shared();
+        let attached = Self { all, id, run, reader, account };
         if reader.is_none() {
             let message = format!(
                 "the request with this Idempotency-Key still runs, and more than {} MiB of its answer have been given: it \
@@ -118,6 +123,11 @@ impl Attachment {
             return Err(ApiError::new(ErrorCode::IdempotencyKeyInUse, message).not_worth_retrying());
         }
         Ok(attached)
+    }
+
+    /// What becomes known of the run, as it concerns this client.
+    pub(crate) fn account(&self) -> Account {
+        self.account.clone()
     }
 
     /// The next piece; `None` at the end of a whole answer. Nothing is lost when it is dropped before it resolves.
@@ -230,7 +240,7 @@ mod tests {
         let attach = || {
             let scope = Scope { client: [].into(), key: HeaderValue::from_static("k") };
             let (Arrival::Begin(id, run) | Arrival::Attach(id, run)) =
-                all.runs().arrive(scope, 0, Moment::ORIGIN, Arc::default)
+                all.runs().arrive(scope, 0, Moment::ORIGIN, || Arc::new(Run::new(Account::default())))
             else {
                 unreachable!("the same request each time")
             };

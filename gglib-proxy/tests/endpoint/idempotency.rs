@@ -12,6 +12,8 @@ use crate::pipes::Piped;
 use crate::ports::{Ports, Step, Turn, content, done, finish, opening};
 use crate::served::shipped;
 
+mod account;
+
 const STREAM: &str = r#"{"messages":[],"stream":true}"#;
 const PLAIN: &str = r#"{"messages":[]}"#;
 
