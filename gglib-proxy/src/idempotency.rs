@@ -77,6 +77,14 @@ impl Idempotency {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends a run. First among the others: whoever hears of the end may leave at once, and the last to leave a run that
+    /// goes on would take the answer with it.
+    fn end(&self, id: RunId, run: &Run, outcome: Result<(), ApiError>) {
+        let kept = run.keeps(&outcome);
+        self.runs().end(id, kept, self.now());
+        run.end(outcome);
+    }
+
     fn now(&self) -> Moment {
         Moment::ORIGIN.saturating_add(self.origin.elapsed())
     }
@@ -120,10 +128,7 @@ fn begin(app: App, id: RunId, run: &Arc<Run>, request: ModelRequest, deadline: I
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(panics::to_error(&*panic)));
-        let all = &app.idempotency;
-        // First the run, so that whoever comes in between finds it ended.
-        let kept = recorded.end(outcome);
-        all.runs().end(id, kept, all.now());
+        app.idempotency.end(id, &recorded, outcome);
     };
     run.started(tokio::spawn(work.in_current_span()).abort_handle());
 }

@@ -59,14 +59,16 @@ impl Run {
         }
     }
 
-    /// Marks its end; the bytes that it takes to keep its answer, if that is whole.
-    pub(super) fn end(&self, outcome: Result<(), ApiError>) -> Option<usize> {
-        let mut state = self.state();
-        let kept = (outcome.is_ok() && state.replay.is_whole()).then(|| state.replay.bytes());
-        state.end = Some(outcome);
-        drop(state);
+    /// The bytes that it takes to keep its answer; `None` if that would not be whole with this end.
+    pub(super) fn keeps(&self, outcome: &Result<(), ApiError>) -> Option<usize> {
+        let state = self.state();
+        (outcome.is_ok() && state.replay.is_whole()).then(|| state.replay.bytes())
+    }
+
+    /// Tells its end to all who are attached.
+    pub(super) fn end(&self, outcome: Result<(), ApiError>) {
+        self.state().end = Some(outcome);
         self.changed.send_replace(());
-        kept
     }
 
     /// Held for moments only.
@@ -162,7 +164,10 @@ impl Attachment {
 
     /// All of a plain answer.
     pub(crate) async fn whole(mut self) -> Result<crate::plain::Collected, ApiError> {
-        match self.next().await? {
+        let answer = self.next().await?;
+        // And to the end: until then the run goes on, and the last to leave it would cancel it.
+        self.next().await?;
+        match answer {
             Some(Piece::Whole(answer)) => Ok(answer),
             _ => Err(ApiError::new(ErrorCode::Internal, "a plain request was attached to a stream")),
         }
@@ -225,23 +230,30 @@ impl Drop for Attachment {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
+    use futures_util::future::BoxFuture;
     use gglib_core::idempotency::{Arrival, Scope};
     use gglib_core::moment::Moment;
     use http::HeaderValue;
+    use tokio::sync::mpsc;
     use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
+    use crate::plain::Collected;
+
+    /// A client comes with the key that all come with.
+    fn arrive(all: &Idempotency) -> Arrival<Arc<Run>> {
+        let scope = Scope { client: [].into(), key: HeaderValue::from_static("k") };
+        all.runs().arrive(scope, 0, Moment::ORIGIN, || Arc::new(Run::new(Account::default())))
+    }
 
     /// A run, and two who are attached to it.
     fn attached() -> (Arc<Run>, [Attachment; 2]) {
         let all = Arc::<Idempotency>::default();
         let attach = || {
-            let scope = Scope { client: [].into(), key: HeaderValue::from_static("k") };
-            let (Arrival::Begin(id, run) | Arrival::Attach(id, run)) =
-                all.runs().arrive(scope, 0, Moment::ORIGIN, || Arc::new(Run::new(Account::default())))
-            else {
+            let (Arrival::Begin(id, run) | Arrival::Attach(id, run)) = arrive(&all) else {
                 unreachable!("the same request each time")
             };
             (Arc::clone(&run), Attachment::new(Arc::clone(&all), id, run).unwrap())
@@ -252,6 +264,41 @@ mod tests {
 
     fn quarter() -> Piece {
         Piece::Part(Item::Chunk(vec![b'x'; REPLAY / 4].into()))
+    }
+
+    /// A reader that runs at the moment in which it is woken, as one on another worker may.
+    struct Prompt(Mutex<Option<BoxFuture<'static, Result<(), ApiError>>>>);
+
+    impl Wake for Prompt {
+        fn wake(self: Arc<Self>) {
+            let waker = Waker::from(Arc::clone(&self));
+            let mut reader = self.0.lock().unwrap();
+            let polled = reader.as_mut().map(|reader| reader.as_mut().poll(&mut Context::from_waker(&waker)));
+            if polled.is_some_and(|polled| polled.map(Result::unwrap).is_ready()) {
+                *reader = None;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_kept_however_early_its_last_reader_leaves() {
+        let whole = Piece::Whole(Collected { body: Bytes::new(), recovery: None });
+        for piece in [whole, quarter()] {
+            let all = Arc::<Idempotency>::default();
+            let Arrival::Begin(id, run) = arrive(&all) else { unreachable!("nobody has begun it") };
+            let attached = Attachment::new(Arc::clone(&all), id, Arc::clone(&run)).unwrap();
+            let (to_client, _items) = mpsc::channel(8);
+            let reader: BoxFuture<_> = match &piece {
+                Piece::Whole(_) => Box::pin(async { attached.whole().await.map(drop) }),
+                Piece::Part(_) => Box::pin(attached.feed(to_client)),
+            };
+            let reader = Arc::new(Prompt(Mutex::new(Some(reader))));
+            Arc::clone(&reader).wake();
+            run.push(piece.clone()).await;
+            all.end(id, &run, Ok(()));
+            assert!(reader.0.lock().unwrap().is_none(), "it has read on to the end");
+            assert!(matches!(arrive(&all), Arrival::Attach(same, _) if same == id), "it is forgotten");
+        }
     }
 
     #[tokio::test(start_paused = true)]
