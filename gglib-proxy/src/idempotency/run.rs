@@ -47,16 +47,17 @@ impl Run {
         self.state().task = Some(task);
     }
 
-    /// Hands a piece to all who are attached. Resolves when there is room for more.
+    /// Hands a piece to all who are attached, once there is room for it. When it is dropped before it resolves, nobody
+    /// has got the piece.
     pub(super) async fn push(&self, piece: Piece) {
         let mut changes = self.changed.subscribe();
-        let size = piece.size();
-        self.state().replay.push(piece, size);
-        self.changed.send_replace(());
         while self.state().replay.is_full() {
             // The sender is ours.
             let _ = changes.changed().await;
         }
+        let size = piece.size();
+        self.state().replay.push(piece, size);
+        self.changed.send_replace(());
     }
 
     /// The bytes that it takes to keep its answer; `None` if that would not be whole with this end.
@@ -264,6 +265,25 @@ mod tests {
 
     fn quarter() -> Piece {
         Piece::Part(Item::Chunk(vec![b'x'; REPLAY / 4].into()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_given_up_while_a_reader_is_behind_has_reached_nobody() {
+        let (run, [fast, _slow]) = attached();
+        let mut recorder = Recorder(run);
+        let mut chunk = async || {
+            let chunk = recorder.chunk(vec![b'x'; REPLAY / 4].into());
+            timeout(Duration::from_secs(1), chunk).await.is_ok()
+        };
+        let (mut given, mut taken) = (0, 0);
+        while chunk().await {
+            given += 1;
+        }
+        while let Some(piece) = fast.take() {
+            assert!(piece.unwrap().is_some());
+            taken += 1;
+        }
+        assert_eq!((given, taken), (4, 4));
     }
 
     /// A reader that runs at the moment in which it is woken, as one on another worker may.

@@ -13,6 +13,7 @@ use crate::ports::{Ports, Step, Turn, content, done, finish, opening};
 use crate::served::shipped;
 
 mod account;
+mod replay;
 
 const STREAM: &str = r#"{"messages":[],"stream":true}"#;
 const PLAIN: &str = r#"{"messages":[]}"#;
@@ -235,44 +236,6 @@ async fn a_panic_of_the_run_reaches_everybody() {
         }
         assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_has_grown_too_long_is_not_joined_any_more_but_goes_on() {
-    let large = "x".repeat(64 << 10);
-    let parts = (0..80).map(|_| content(&large));
-    let steps = opening().into_iter().chain(parts).chain([Step::Wait(secs(30)), finish(), done()]).collect();
-    let endpoint = serve([steps, slow()]);
-    let mut first = sent(&endpoint, &keyed(STREAM)).await;
-    let late = async {
-        let refused = later(&endpoint, &keyed(STREAM)).await.answer().await;
-        assert_eq!(refused.head.status, 409);
-        let error = refused.error();
-        assert_eq!(error["code"], "idempotency_key_in_use");
-        assert!(error["message"].as_str().unwrap().contains("more than 4 MiB"), "{error}");
-        assert_eq!(refused.head.header("x-should-retry"), Some("false"));
-    };
-    let (answer, ()) = tokio::join!(first.answer(), late);
-    assert_eq!((answer.content().len(), answer.end), (80 * large.len(), Piece::End));
-    // It is not kept either.
-    assert_whole(&sent(&endpoint, &keyed(STREAM)).await.answer().await);
-    assert_eq!(endpoint.ports.stage.sent(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_holds_an_endless_stream_back_and_is_given_up() {
-    let flood = opening().into_iter().chain([Step::Flood(format!(
-        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}},\"finish_reason\":null}}]}}\n\n",
-        "x".repeat(64 << 10)
-    ))]);
-    let endpoint = serve([flood.collect()]);
-    let client = sent(&endpoint, &keyed(STREAM)).await;
-    sleep(secs(30)).await;
-    let taken = endpoint.ports.stage.taken();
-    assert!(((4 << 20)..(9 << 20)).contains(&taken), "{taken}");
-    sleep(secs(40)).await;
-    assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
-    drop(client);
 }
 
 #[tokio::test(start_paused = true)]
