@@ -55,6 +55,11 @@ impl Account {
         });
     }
 
+    /// Whether a wait goes on.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.with(|known| known.waits_since.is_some())
+    }
+
     pub(crate) fn used(&self, tokens: Tokens) {
         self.with(|known| known.particulars.tokens = known.particulars.tokens.saturating_add(tokens));
     }

@@ -22,7 +22,7 @@ pub(crate) struct Run {
     state: Mutex<State>,
     /// Sent to whenever there is something new: to read, or room to write.
     changed: watch::Sender<()>,
-    /// How its wait for an engine stands, while it waits.
+    /// How its wait for an engine stood at the last word, since its last recovery.
     outlook: watch::Sender<Option<Outlook>>,
     /// What becomes known of it.
     account: Account,
@@ -91,12 +91,13 @@ impl Sink for Recorder {
     }
 
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
-        self.0.outlook.send_if_modified(|outlook| outlook.take().is_some());
         self.0.push(Piece::Part(Item::Chunk(data))).await;
         Ok(())
     }
 
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
+        // A wait that follows is another one.
+        self.0.outlook.send_replace(None);
         self.0.push(Piece::Part(Item::Recovered(recovery))).await;
         Ok(())
     }
@@ -186,7 +187,8 @@ impl Attachment {
                 piece = self.next() => piece?,
                 _ = outlooks.changed() => {
                     let outlook = *outlooks.borrow_and_update();
-                    if let Some(outlook) = outlook {
+                    // The last word on a wait that is over is no news.
+                    if let Some(outlook) = outlook.filter(|_| run.account.is_waiting()) {
                         // A client that does not read is not told; the next time is soon.
                         let _ = to_client.try_send(Item::Waits(outlook));
                     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gglib_core::admission::{Outlook, Refusal, WaitPhase};
+use gglib_core::admission::Refusal;
 use gglib_testkit::wire::{Answer, Piece, Wire};
 use http::StatusCode;
 use tokio::io::DuplexStream;
@@ -14,6 +14,7 @@ use crate::served::shipped;
 
 mod account;
 mod replay;
+mod waiting;
 
 const STREAM: &str = r#"{"messages":[],"stream":true}"#;
 const PLAIN: &str = r#"{"messages":[]}"#;
@@ -139,20 +140,6 @@ async fn when_all_have_left_the_generation_is_cancelled_and_the_key_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_wait_together_for_an_engine_too() {
-    let ports = Ports::answering([slow()]).with_turns([Turn::After(secs(40))]);
-    let endpoint = Piped::start(ports, shipped());
-    let mut first = sent(&endpoint, &keyed(STREAM)).await;
-    let mut second = later(&endpoint, &keyed(STREAM)).await;
-    sleep(secs(1)).await;
-    assert_eq!(endpoint.ports.stage.going_on(), [1, 0, 0]);
-    let (first, second) = tokio::join!(first.answer(), second.answer());
-    assert_whole(&first);
-    assert_whole(&second);
-    assert!(second.comments().contains(&": keep-alive"), "{second:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn another_key_and_other_credentials_have_a_generation_of_their_own() {
     let others = [
         vec![("idempotency-key", "l"), ("authorization", "Bearer one")],
@@ -248,38 +235,4 @@ async fn a_key_that_is_empty_or_too_long_is_refused_by_name() {
         assert!(answer.error()["message"].as_str().unwrap().contains("Idempotency-Key"), "{answer:?}");
     }
     assert_eq!(endpoint.ports.stage.sent(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_who_wait_on_one_key_are_told_where_they_stand_and_those_who_joined_are_counted() {
-    let outlook = |position| {
-        let outlook =
-            Outlook { position, phase: WaitPhase::Loading, percent: Some(40), estimate: Some(secs(9)) };
-        (Duration::ZERO, Some(outlook))
-    };
-    let ports = Ports::answering([slow()]).with_turns([Turn::After(secs(20))]).with_outlooks([
-        outlook(3),
-        outlook(2),
-        outlook(2),
-        outlook(1),
-    ]);
-    let endpoint = Piped::start(ports, shipped());
-    let mut first = sent(&endpoint, &keyed(STREAM)).await;
-    let mut second = later(&endpoint, &keyed(STREAM)).await;
-    let (first, second) = tokio::join!(first.answer(), second.answer());
-    // Of what comes before its head a client is told the last.
-    for (answer, positions) in [(&first, vec![3, 2, 2, 1]), (&second, vec![1])] {
-        let told = |position| {
-            format!(" keep-alive waiting position={position} phase=loading percent=40 estimate_s=9")
-        };
-        let comments: Vec<_> =
-            answer.comments().into_iter().map(|comment| comment.trim_start_matches(':')).collect();
-        let waiting: Vec<_> = comments.iter().filter(|comment| comment.contains("waiting")).collect();
-        let expected: Vec<_> = positions.into_iter().map(told).collect();
-        assert_eq!(waiting, expected.iter().collect::<Vec<_>>(), "{answer:?}");
-        assert_whole(answer);
-    }
-    assert_eq!(endpoint.ports.stage.sent(), 1);
-    let metrics = endpoint.connect().ask("GET /metrics HTTP/1.1\r\nhost: gglib\r\n\r\n").await.body;
-    assert!(metrics.contains("gglib_attached_requests_total{model=\"m\"} 1\n"), "{metrics}");
 }
