@@ -90,7 +90,7 @@ impl Idempotency {
     }
 }
 
-/// Attaches a client to the run of its key, which is begun if there is none.
+/// Attaches a client, which is to be answered before `deadline`, to the run of its key. That is begun if there is none.
 pub(crate) fn join(
     app: &App,
     key: Key,
@@ -102,14 +102,14 @@ pub(crate) fn join(
     let arrival = all.runs().arrive(key.scope, key.digest.finish(), all.now(), run);
     match arrival {
         Arrival::Begin(id, run) => {
-            let attached = Attachment::new(Arc::clone(all), id, Arc::clone(&run));
+            let attached = Attachment::new(Arc::clone(all), id, Arc::clone(&run), deadline);
             begin(app.clone(), id, &run, request, deadline);
             attached
         }
         Arrival::Attach(id, run) => {
             app.metrics.record(Event::Attached { model: &request.model });
             tracing::info!("attached to the run of the same idempotency key");
-            Attachment::new(Arc::clone(all), id, run)
+            Attachment::new(Arc::clone(all), id, run, deadline)
         }
         Arrival::Reused => {
             let message =

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use gglib_core::admission::Outlook;
-use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::api::error::{ApiError, Code, ErrorCode};
 use gglib_core::idempotency::{ReaderId, Replay, RunId};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::{Idempotency, Piece};
 use crate::account::Account;
@@ -110,14 +111,21 @@ pub(crate) struct Attachment {
     run: Arc<Run>,
     reader: Option<ReaderId>,
     account: Account,
+    /// When the time of the client's own request is over.
+    deadline: Instant,
 }
 
 impl Attachment {
     /// Counts from here on as one who has arrived at `all`, and reads `run` from its beginning.
-    pub(super) fn new(all: Arc<Idempotency>, id: RunId, run: Arc<Run>) -> Result<Self, ApiError> {
+    pub(super) fn new(
+        all: Arc<Idempotency>,
+        id: RunId,
+        run: Arc<Run>,
+        deadline: Instant,
+    ) -> Result<Self, ApiError> {
         let reader = run.state().replay.join();
         let account = run.account.shared();
-        let attached = Self { all, id, run, reader, account };
+        let attached = Self { all, id, run, reader, account, deadline };
         if reader.is_none() {
             let message = format!(
                 "the request with this Idempotency-Key still runs, and more than {} MiB of its answer have been given: it \
@@ -154,7 +162,7 @@ impl Attachment {
         let made_room = was_full && !state.replay.is_full();
         let taken = match piece {
             Some(piece) => Some(Ok(Some(piece))),
-            None => state.end.clone().map(|end| end.map(|()| None)),
+            None => state.end.clone().map(|end| end.map(|()| None).map_err(|error| self.told(error))),
         };
         drop(state);
         // Only then: whoever waits here would be woken by its own word else, for ever.
@@ -162,6 +170,16 @@ impl Attachment {
             self.run.changed.send_replace(());
         }
         taken
+    }
+
+    /// The error of the run as it concerns this client: a bound that the run has reached is not that of a request which
+    /// came later, and which is worth repeating.
+    fn told(&self, error: ApiError) -> ApiError {
+        if error.code != Code::Known(ErrorCode::TimeoutRequest) || Instant::now() >= self.deadline {
+            return error;
+        }
+        let message = format!("attached to an earlier request with this Idempotency-Key: {}", error.message);
+        ApiError { message, should_retry: None, ..error }
     }
 
     /// All of a plain answer.
@@ -241,7 +259,7 @@ mod tests {
     use gglib_core::moment::Moment;
     use http::HeaderValue;
     use tokio::sync::mpsc;
-    use tokio::time::{Instant, sleep, timeout};
+    use tokio::time::{sleep, timeout};
 
     use super::*;
     use crate::plain::Collected;
@@ -259,7 +277,7 @@ mod tests {
             let (Arrival::Begin(id, run) | Arrival::Attach(id, run)) = arrive(&all) else {
                 unreachable!("the same request each time")
             };
-            (Arc::clone(&run), Attachment::new(Arc::clone(&all), id, run).unwrap())
+            (Arc::clone(&run), Attachment::new(Arc::clone(&all), id, run, Instant::now()).unwrap())
         };
         let [(run, one), (_, other)] = [attach(), attach()];
         (run, [one, other])
@@ -308,7 +326,7 @@ mod tests {
         for piece in [whole, quarter()] {
             let all = Arc::<Idempotency>::default();
             let Arrival::Begin(id, run) = arrive(&all) else { unreachable!("nobody has begun it") };
-            let attached = Attachment::new(Arc::clone(&all), id, Arc::clone(&run)).unwrap();
+            let attached = Attachment::new(Arc::clone(&all), id, Arc::clone(&run), Instant::now()).unwrap();
             let (to_client, _items) = mpsc::channel(8);
             let reader: BoxFuture<_> = match &piece {
                 Piece::Whole(_) => Box::pin(async { attached.whole().await.map(drop) }),

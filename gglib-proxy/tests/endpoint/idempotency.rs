@@ -211,6 +211,32 @@ async fn an_error_is_told_to_all_who_wait_and_the_next_try_is_a_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_joins_late_is_told_that_it_was_not_its_own_time_that_ran_out() {
+    let hour = || Turn::After(secs(3600));
+    for body in [PLAIN, STREAM] {
+        let endpoint = Piped::start(Ports::default().with_turns([hour(), hour()]), shipped());
+        let started = Instant::now();
+        let mut first = sent(&endpoint, &keyed(body)).await;
+        let second = async {
+            sleep(secs(2700 - 15 - 1)).await;
+            later(&endpoint, &keyed(body)).await.answer().await
+        };
+        let (first, second) = tokio::join!(first.answer(), second);
+        assert_eq!(started.elapsed(), secs(2700));
+        let [own, other] = [&first, &second].map(Answer::error);
+        let message = "the request was not answered within 2700 s";
+        assert_eq!([&own["code"], &own["message"]], ["timeout_request", message]);
+        let message = "attached to an earlier request with this Idempotency-Key: the request was not answered within 2700 s";
+        assert_eq!([&other["code"], &other["message"]], ["timeout_request", message]);
+        // The second one has its status still, also of a stream.
+        assert_eq!((second.head.status, second.head.header("x-should-retry")), (504, None), "{body}");
+        if body == PLAIN {
+            assert_eq!((first.head.status, first.head.header("x-should-retry")), (504, Some("false")));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_of_the_run_reaches_everybody() {
     let steps = || opening().into_iter().chain([content("a"), Step::Wait(secs(20)), Step::Panic]).collect();
     for body in [PLAIN, STREAM] {
