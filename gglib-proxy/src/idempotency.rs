@@ -77,8 +77,8 @@ impl Idempotency {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a run. First among the others: whoever hears of the end may leave at once, and the last to leave a run that
-    /// goes on would take the answer with it.
+    /// Ends a run: first for those who come, then for its readers. Each of them may leave at once, and the last to leave
+    /// a run that goes on would take the answer with it.
     fn end(&self, id: RunId, run: &Run, outcome: Result<(), ApiError>) {
         let kept = run.keeps(&outcome);
         self.runs().end(id, kept, self.now());
