@@ -8,9 +8,13 @@ use tokio::time::Instant;
 use crate::exchange::Recovery;
 use crate::metrics::Tokens;
 
-/// Shared by all who work on one request.
+/// Shared by all who work on one request, and by all whom its answer goes to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Account(Arc<Mutex<Known>>);
+pub(crate) struct Account {
+    known: Arc<Mutex<Known>>,
+    /// How long it had waited before this was shared.
+    before: Duration,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -32,6 +36,12 @@ pub(crate) struct Particulars {
 }
 
 impl Account {
+    /// The same account for another request, which is attached now: what has been waited before is not its own.
+    pub(crate) fn shared(&self) -> Self {
+        let before = self.before.saturating_add(self.particulars().waited);
+        Self { known: Arc::clone(&self.known), before }
+    }
+
     /// A wait has begun.
     pub(crate) fn waits(&self, since: Instant) {
         self.with(|known| known.waits_since = Some(since));
@@ -43,6 +53,11 @@ impl Account {
             known.waits_since = None;
             known.particulars.waited = known.particulars.waited.saturating_add(time);
         });
+    }
+
+    /// Whether a wait goes on.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.with(|known| known.waits_since.is_some())
     }
 
     pub(crate) fn used(&self, tokens: Tokens) {
@@ -68,11 +83,12 @@ impl Account {
         self.with(|known| {
             let waiting = known.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
             let Particulars { waited, tokens, recovery } = known.particulars;
-            Particulars { waited: waited.saturating_add(waiting), tokens, recovery }
+            let waited = waited.saturating_add(waiting).saturating_sub(self.before);
+            Particulars { waited, tokens, recovery }
         })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -77,12 +77,20 @@ impl Idempotency {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends a run: first for those who come, then for its readers. Each of them may leave at once, and the last to leave
+    /// a run that goes on would take the answer with it.
+    fn end(&self, id: RunId, run: &Run, outcome: Result<(), ApiError>) {
+        let kept = run.keeps(&outcome);
+        self.runs().end(id, kept, self.now());
+        run.end(outcome);
+    }
+
     fn now(&self) -> Moment {
         Moment::ORIGIN.saturating_add(self.origin.elapsed())
     }
 }
 
-/// Attaches a client to the run of its key, which is begun if there is none.
+/// Attaches a client, which is to be answered before `deadline`, to the run of its key. That is begun if there is none.
 pub(crate) fn join(
     app: &App,
     key: Key,
@@ -90,17 +98,18 @@ pub(crate) fn join(
     deadline: Instant,
 ) -> Result<Attachment, ApiError> {
     let all = &app.idempotency;
-    let arrival = all.runs().arrive(key.scope, key.digest.finish(), all.now(), Arc::default);
+    let run = || Arc::new(Run::new(request.account.clone()));
+    let arrival = all.runs().arrive(key.scope, key.digest.finish(), all.now(), run);
     match arrival {
         Arrival::Begin(id, run) => {
-            let attached = Attachment::new(Arc::clone(all), id, Arc::clone(&run));
+            let attached = Attachment::new(Arc::clone(all), id, Arc::clone(&run), deadline);
             begin(app.clone(), id, &run, request, deadline);
             attached
         }
         Arrival::Attach(id, run) => {
             app.metrics.record(Event::Attached { model: &request.model });
             tracing::info!("attached to the run of the same idempotency key");
-            Attachment::new(Arc::clone(all), id, run)
+            Attachment::new(Arc::clone(all), id, run, deadline)
         }
         Arrival::Reused => {
             let message =
@@ -119,10 +128,7 @@ fn begin(app: App, id: RunId, run: &Arc<Run>, request: ModelRequest, deadline: I
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(panics::to_error(&*panic)));
-        let all = &app.idempotency;
-        // First the run, so that whoever comes in between finds it ended.
-        let kept = recorded.end(outcome);
-        all.runs().end(id, kept, all.now());
+        app.idempotency.end(id, &recorded, outcome);
     };
     run.started(tokio::spawn(work.in_current_span()).abort_handle());
 }

@@ -42,7 +42,7 @@ pub(crate) async fn collect(
 #[derive(Clone, Debug)]
 pub(crate) struct Collected {
     pub(crate) body: Bytes,
-    recovery: Option<Recovery>,
+    pub(crate) recovery: Option<Recovery>,
 }
 
 impl Collected {

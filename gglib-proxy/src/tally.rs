@@ -46,12 +46,17 @@ impl Tally {
         self.account = request.account.clone();
     }
 
+    /// Takes the account of the run that answers the request.
+    pub(crate) fn share(&mut self, account: Account) {
+        self.account = account;
+    }
+
     /// The model, and how often the request had been made before; `None` until they are known.
     pub(crate) fn identity(&self) -> Option<(&ModelName, RetriesAbove)> {
         self.identity.as_ref().map(|(model, above)| (model, *above))
     }
 
-    /// The last recovery that the request has had.
+    /// The last recovery that the request, or the run that answers it, has had.
     pub(crate) fn recovery(&self) -> Option<Recovery> {
         self.account.particulars().recovery
     }

@@ -4,12 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use gglib_core::admission::Outlook;
-use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::api::error::{ApiError, Code, ErrorCode};
 use gglib_core::idempotency::{ReaderId, Replay, RunId};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::{Idempotency, Piece};
+use crate::account::Account;
 use crate::exchange::{Recovery, Rejected, Sink};
 use crate::stream::Item;
 
@@ -21,8 +23,10 @@ pub(crate) struct Run {
     state: Mutex<State>,
     /// Sent to whenever there is something new: to read, or room to write.
     changed: watch::Sender<()>,
-    /// How its wait for an engine stands, while it waits.
+    /// How its wait for an engine stood at the last word, since its last recovery.
     outlook: watch::Sender<Option<Outlook>>,
+    /// What becomes known of it.
+    account: Account,
 }
 
 struct State {
@@ -31,39 +35,42 @@ struct State {
     task: Option<AbortHandle>,
 }
 
-impl Default for Run {
-    fn default() -> Self {
-        let state = State { replay: Replay::new(REPLAY), end: None, task: None };
-        Self { state: Mutex::new(state), changed: watch::Sender::new(()), outlook: watch::Sender::new(None) }
-    }
-}
-
 impl Run {
+    /// The run of the request with this `account`. It has given nothing yet.
+    pub(super) fn new(account: Account) -> Self {
+        let state = State { replay: Replay::new(REPLAY), end: None, task: None };
+        let (changed, outlook) = (watch::Sender::new(()), watch::Sender::new(None));
+        Self { state: Mutex::new(state), changed, outlook, account }
+    }
+
     /// The task that carries it out, to be ended with the last client.
     pub(super) fn started(&self, task: AbortHandle) {
         self.state().task = Some(task);
     }
 
-    /// Hands a piece to all who are attached. Resolves when there is room for more.
+    /// Hands a piece to all who are attached, once there is room for it. When it is dropped before it resolves, nobody
+    /// has got the piece.
     pub(super) async fn push(&self, piece: Piece) {
         let mut changes = self.changed.subscribe();
-        let size = piece.size();
-        self.state().replay.push(piece, size);
-        self.changed.send_replace(());
         while self.state().replay.is_full() {
             // The sender is ours.
             let _ = changes.changed().await;
         }
+        let size = piece.size();
+        self.state().replay.push(piece, size);
+        self.changed.send_replace(());
     }
 
-    /// Marks its end; the bytes that it takes to keep its answer, if that is whole.
-    pub(super) fn end(&self, outcome: Result<(), ApiError>) -> Option<usize> {
-        let mut state = self.state();
-        let kept = (outcome.is_ok() && state.replay.is_whole()).then(|| state.replay.bytes());
-        state.end = Some(outcome);
-        drop(state);
+    /// The bytes that it takes to keep its answer; `None` if that would not be whole with this end.
+    pub(super) fn keeps(&self, outcome: &Result<(), ApiError>) -> Option<usize> {
+        let state = self.state();
+        (outcome.is_ok() && state.replay.is_whole()).then(|| state.replay.bytes())
+    }
+
+    /// Tells its end to all who are attached.
+    pub(super) fn end(&self, outcome: Result<(), ApiError>) {
+        self.state().end = Some(outcome);
         self.changed.send_replace(());
-        kept
     }
 
     /// Held for moments only.
@@ -85,12 +92,13 @@ impl Sink for Recorder {
     }
 
     async fn chunk(&mut self, data: Bytes) -> Result<(), Rejected> {
-        self.0.outlook.send_if_modified(|outlook| outlook.take().is_some());
         self.0.push(Piece::Part(Item::Chunk(data))).await;
         Ok(())
     }
 
     async fn recovered(&mut self, recovery: Recovery) -> Result<(), Rejected> {
+        // A wait that follows is another one.
+        self.0.outlook.send_replace(None);
         self.0.push(Piece::Part(Item::Recovered(recovery))).await;
         Ok(())
     }
@@ -102,13 +110,22 @@ pub(crate) struct Attachment {
     id: RunId,
     run: Arc<Run>,
     reader: Option<ReaderId>,
+    account: Account,
+    /// When the time of the client's own request is over.
+    deadline: Instant,
 }
 
 impl Attachment {
     /// Counts from here on as one who has arrived at `all`, and reads `run` from its beginning.
-    pub(super) fn new(all: Arc<Idempotency>, id: RunId, run: Arc<Run>) -> Result<Self, ApiError> {
+    pub(super) fn new(
+        all: Arc<Idempotency>,
+        id: RunId,
+        run: Arc<Run>,
+        deadline: Instant,
+    ) -> Result<Self, ApiError> {
         let reader = run.state().replay.join();
-        let attached = Self { all, id, run, reader };
+        let account = run.account.shared();
+        let attached = Self { all, id, run, reader, account, deadline };
         if reader.is_none() {
             let message = format!(
                 "the request with this Idempotency-Key still runs, and more than {} MiB of its answer have been given: it \
@@ -118,6 +135,11 @@ impl Attachment {
             return Err(ApiError::new(ErrorCode::IdempotencyKeyInUse, message).not_worth_retrying());
         }
         Ok(attached)
+    }
+
+    /// What becomes known of the run, as it concerns this client.
+    pub(crate) fn account(&self) -> Account {
+        self.account.clone()
     }
 
     /// The next piece; `None` at the end of a whole answer. Nothing is lost when it is dropped before it resolves.
@@ -140,7 +162,7 @@ impl Attachment {
         let made_room = was_full && !state.replay.is_full();
         let taken = match piece {
             Some(piece) => Some(Ok(Some(piece))),
-            None => state.end.clone().map(|end| end.map(|()| None)),
+            None => state.end.clone().map(|end| end.map(|()| None).map_err(|error| self.told(error))),
         };
         drop(state);
         // Only then: whoever waits here would be woken by its own word else, for ever.
@@ -150,9 +172,22 @@ impl Attachment {
         taken
     }
 
+    /// The error of the run as it concerns this client: a bound that the run has reached is not that of a request which
+    /// came later, and which is worth repeating.
+    fn told(&self, error: ApiError) -> ApiError {
+        if error.code != Code::Known(ErrorCode::TimeoutRequest) || Instant::now() >= self.deadline {
+            return error;
+        }
+        let message = format!("attached to an earlier request with this Idempotency-Key: {}", error.message);
+        ApiError { message, should_retry: None, ..error }
+    }
+
     /// All of a plain answer.
     pub(crate) async fn whole(mut self) -> Result<crate::plain::Collected, ApiError> {
-        match self.next().await? {
+        let answer = self.next().await?;
+        // And to the end: until then the run goes on, and the last to leave it would cancel it.
+        self.next().await?;
+        match answer {
             Some(Piece::Whole(answer)) => Ok(answer),
             _ => Err(ApiError::new(ErrorCode::Internal, "a plain request was attached to a stream")),
         }
@@ -170,7 +205,8 @@ impl Attachment {
                 piece = self.next() => piece?,
                 _ = outlooks.changed() => {
                     let outlook = *outlooks.borrow_and_update();
-                    if let Some(outlook) = outlook {
+                    // The last word on a wait that is over is no news.
+                    if let Some(outlook) = outlook.filter(|_| run.account.is_waiting()) {
                         // A client that does not read is not told; the next time is soon.
                         let _ = to_client.try_send(Item::Waits(outlook));
                     }
@@ -214,74 +250,4 @@ impl Drop for Attachment {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use gglib_core::idempotency::{Arrival, Scope};
-    use gglib_core::moment::Moment;
-    use http::HeaderValue;
-    use tokio::time::{Instant, sleep, timeout};
-
-    use super::*;
-
-    /// A run, and two who are attached to it.
-    fn attached() -> (Arc<Run>, [Attachment; 2]) {
-        let all = Arc::<Idempotency>::default();
-        let attach = || {
-            let scope = Scope { client: [].into(), key: HeaderValue::from_static("k") };
-            let (Arrival::Begin(id, run) | Arrival::Attach(id, run)) =
-                all.runs().arrive(scope, 0, Moment::ORIGIN, Arc::default)
-            else {
-                unreachable!("the same request each time")
-            };
-            (Arc::clone(&run), Attachment::new(Arc::clone(&all), id, run).unwrap())
-        };
-        let [(run, one), (_, other)] = [attach(), attach()];
-        (run, [one, other])
-    }
-
-    fn quarter() -> Piece {
-        Piece::Part(Item::Chunk(vec![b'x'; REPLAY / 4].into()))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_has_taken_everything_sleeps_while_the_run_waits_for_a_slower_one() {
-        let (run, [mut fast, mut slow]) = attached();
-        let writer = tokio::spawn({
-            let run = Arc::clone(&run);
-            async move {
-                for _ in 0..8 {
-                    run.push(quarter()).await;
-                }
-                run.end(Ok(()));
-            }
-        });
-        // What it takes to be too much for the slower one.
-        for _ in 0..4 {
-            fast.next().await.unwrap().unwrap();
-        }
-        let changes = run.changed.subscribe();
-        assert!(fast.take().is_none());
-        assert!(!changes.has_changed().unwrap(), "it is woken by itself");
-        // The clock moves only when everybody sleeps.
-        let started = Instant::now();
-        assert!(timeout(Duration::from_secs(60), fast.next()).await.is_err());
-        assert_eq!(started.elapsed(), Duration::from_secs(60));
-        // And each place that the slower one makes is used.
-        let (mut taken, mut slowly) = (4, 0);
-        let fast = async {
-            while fast.next().await.unwrap().is_some() {
-                taken += 1;
-            }
-        };
-        let slow = async {
-            while slow.next().await.unwrap().is_some() {
-                slowly += 1;
-                sleep(Duration::from_secs(1)).await;
-            }
-        };
-        tokio::join!(fast, slow);
-        assert_eq!((taken, slowly), (8, 8));
-        writer.await.unwrap();
-    }
-}
+mod tests;

@@ -75,7 +75,7 @@ async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<A
     let request = ModelRequest::read(route, body, &app.catalog, app.settings.repair.then_some(deadline))?;
     identify(app, &request, above, tally);
     if let Some(key) = key {
-        return joined(app, key, request, deadline).await;
+        return joined(app, key, request, deadline, tally).await;
     }
     if request.stream {
         stream::Exchange::begin(app, request, deadline).await.map(Answer::Stream)
@@ -85,9 +85,16 @@ async fn begin(app: &App, request: Request<Body>, tally: &mut Tally) -> Result<A
 }
 
 /// The answer of the run that the key stands for.
-async fn joined(app: &App, key: Key, request: ModelRequest, deadline: Instant) -> Result<Answer, ApiError> {
+async fn joined(
+    app: &App,
+    key: Key,
+    request: ModelRequest,
+    deadline: Instant,
+    tally: &mut Tally,
+) -> Result<Answer, ApiError> {
     let (model, route, is_stream) = (request.model.clone(), request.route, request.stream);
     let attached = idempotency::join(app, key, request, deadline)?;
+    tally.share(attached.account());
     if is_stream {
         stream::Exchange::of(app, route, model, |to_client| attached.feed(to_client))
             .await

@@ -17,16 +17,12 @@ use crate::app::App;
 use crate::exchange::Recovery;
 use crate::live::Reloads;
 use crate::metrics::Recent;
+use crate::refusal;
 use crate::routes::error_response;
 
 /// What is loaded, what waits, and what has been counted since the start. Never loads a model.
 pub(crate) async fn status(State(app): State<App>) -> Response {
-    let Some(snapshot) = app.residency.snapshot().await else {
-        return error_response(&ApiError::new(
-            ErrorCode::Internal,
-            "the scheduler does not answer; restart gglib",
-        ));
-    };
+    let Some(snapshot) = app.residency.snapshot().await else { return error_response(&unanswered(&app)) };
     let (counted, totals) = (app.metrics.totals(), snapshot.totals);
     let slots = app.slots.as_deref().map(|slots| self::slots(&slots.snapshot()));
     Json(json!({
@@ -60,6 +56,14 @@ pub(crate) async fn status(State(app): State<App>) -> Response {
         "slots": slots,
     }))
     .into_response()
+}
+
+fn unanswered(app: &App) -> ApiError {
+    if app.is_draining() {
+        // The scheduler ends before the last connection does.
+        return refusal::draining(app);
+    }
+    ApiError::new(ErrorCode::Internal, "the scheduler does not answer; restart gglib")
 }
 
 fn config(reloads: &Reloads) -> Value {

@@ -1,4 +1,4 @@
-//! What the health routes say of a scheduler that does not answer.
+//! What the health routes and `/status` say of a scheduler that does not answer.
 
 use std::time::Duration;
 
@@ -28,4 +28,29 @@ async fn health_turns_red_when_the_scheduler_does_not_answer_for_five_seconds() 
     }
     // The process itself lives.
     assert_eq!(ask(&stuck, "/livez").await.head.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_does_not_ask_for_a_restart_of_what_is_shutting_down() {
+    let stuck = Piped::start(Ports::default().stuck(), shipped());
+    let said = async || {
+        let answer = ask(&stuck, "/status").await;
+        let error = answer.error();
+        let [code, message] = ["code", "message"].map(|member| error[member].as_str().unwrap().to_owned());
+        (answer.head.status, answer.head.header("retry-after").is_some(), code, message)
+    };
+    let fault = "the scheduler does not answer; restart gglib".to_owned();
+    assert_eq!(said().await, (500, false, "internal".to_owned(), fault));
+    stuck.app.drain();
+    let end = "gglib is shutting down".to_owned();
+    assert_eq!(said().await, (503, true, "draining".to_owned(), end));
+    // As health says: all is as it should be.
+    assert_eq!(ask(&stuck, "/healthz").await.head.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_shows_an_endpoint_that_is_shutting_down_as_long_as_its_scheduler_answers() {
+    let endpoint = Piped::start(Ports::default(), shipped());
+    endpoint.app.drain();
+    assert_eq!(endpoint.status().await["draining"], true);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gglib_core::admission::{Outlook, Refusal, WaitPhase};
+use gglib_core::admission::Refusal;
 use gglib_testkit::wire::{Answer, Piece, Wire};
 use http::StatusCode;
 use tokio::io::DuplexStream;
@@ -11,6 +11,10 @@ use tokio::time::{Instant, sleep};
 use crate::pipes::Piped;
 use crate::ports::{Ports, Step, Turn, content, done, finish, opening};
 use crate::served::shipped;
+
+mod account;
+mod replay;
+mod waiting;
 
 const STREAM: &str = r#"{"messages":[],"stream":true}"#;
 const PLAIN: &str = r#"{"messages":[]}"#;
@@ -136,20 +140,6 @@ async fn when_all_have_left_the_generation_is_cancelled_and_the_key_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_wait_together_for_an_engine_too() {
-    let ports = Ports::answering([slow()]).with_turns([Turn::After(secs(40))]);
-    let endpoint = Piped::start(ports, shipped());
-    let mut first = sent(&endpoint, &keyed(STREAM)).await;
-    let mut second = later(&endpoint, &keyed(STREAM)).await;
-    sleep(secs(1)).await;
-    assert_eq!(endpoint.ports.stage.going_on(), [1, 0, 0]);
-    let (first, second) = tokio::join!(first.answer(), second.answer());
-    assert_whole(&first);
-    assert_whole(&second);
-    assert!(second.comments().contains(&": keep-alive"), "{second:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn another_key_and_other_credentials_have_a_generation_of_their_own() {
     let others = [
         vec![("idempotency-key", "l"), ("authorization", "Bearer one")],
@@ -221,6 +211,32 @@ async fn an_error_is_told_to_all_who_wait_and_the_next_try_is_a_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_joins_late_is_told_that_it_was_not_its_own_time_that_ran_out() {
+    let hour = || Turn::After(secs(3600));
+    for body in [PLAIN, STREAM] {
+        let endpoint = Piped::start(Ports::default().with_turns([hour(), hour()]), shipped());
+        let started = Instant::now();
+        let mut first = sent(&endpoint, &keyed(body)).await;
+        let second = async {
+            sleep(secs(2700 - 15 - 1)).await;
+            later(&endpoint, &keyed(body)).await.answer().await
+        };
+        let (first, second) = tokio::join!(first.answer(), second);
+        assert_eq!(started.elapsed(), secs(2700));
+        let [own, other] = [&first, &second].map(Answer::error);
+        let message = "the request was not answered within 2700 s";
+        assert_eq!([&own["code"], &own["message"]], ["timeout_request", message]);
+        let message = "attached to an earlier request with this Idempotency-Key: the request was not answered within 2700 s";
+        assert_eq!([&other["code"], &other["message"]], ["timeout_request", message]);
+        // The second one has its status still, also of a stream.
+        assert_eq!((second.head.status, second.head.header("x-should-retry")), (504, None), "{body}");
+        if body == PLAIN {
+            assert_eq!((first.head.status, first.head.header("x-should-retry")), (504, Some("false")));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_of_the_run_reaches_everybody() {
     let steps = || opening().into_iter().chain([content("a"), Step::Wait(secs(20)), Step::Panic]).collect();
     for body in [PLAIN, STREAM] {
@@ -236,44 +252,6 @@ async fn a_panic_of_the_run_reaches_everybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_has_grown_too_long_is_not_joined_any_more_but_goes_on() {
-    let large = "x".repeat(64 << 10);
-    let parts = (0..80).map(|_| content(&large));
-    let steps = opening().into_iter().chain(parts).chain([Step::Wait(secs(30)), finish(), done()]).collect();
-    let endpoint = serve([steps, slow()]);
-    let mut first = sent(&endpoint, &keyed(STREAM)).await;
-    let late = async {
-        let refused = later(&endpoint, &keyed(STREAM)).await.answer().await;
-        assert_eq!(refused.head.status, 409);
-        let error = refused.error();
-        assert_eq!(error["code"], "idempotency_key_in_use");
-        assert!(error["message"].as_str().unwrap().contains("more than 4 MiB"), "{error}");
-        assert_eq!(refused.head.header("x-should-retry"), Some("false"));
-    };
-    let (answer, ()) = tokio::join!(first.answer(), late);
-    assert_eq!((answer.content().len(), answer.end), (80 * large.len(), Piece::End));
-    // It is not kept either.
-    assert_whole(&sent(&endpoint, &keyed(STREAM)).await.answer().await);
-    assert_eq!(endpoint.ports.stage.sent(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_holds_an_endless_stream_back_and_is_given_up() {
-    let flood = opening().into_iter().chain([Step::Flood(format!(
-        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}},\"finish_reason\":null}}]}}\n\n",
-        "x".repeat(64 << 10)
-    ))]);
-    let endpoint = serve([flood.collect()]);
-    let client = sent(&endpoint, &keyed(STREAM)).await;
-    sleep(secs(30)).await;
-    let taken = endpoint.ports.stage.taken();
-    assert!(((4 << 20)..(9 << 20)).contains(&taken), "{taken}");
-    sleep(secs(40)).await;
-    assert_eq!(endpoint.ports.stage.going_on(), [0; 3]);
-    drop(client);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_key_that_is_empty_or_too_long_is_refused_by_name() {
     let endpoint = serve([]);
     let long = "k".repeat(256);
@@ -283,38 +261,4 @@ async fn a_key_that_is_empty_or_too_long_is_refused_by_name() {
         assert!(answer.error()["message"].as_str().unwrap().contains("Idempotency-Key"), "{answer:?}");
     }
     assert_eq!(endpoint.ports.stage.sent(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_who_wait_on_one_key_are_told_where_they_stand_and_those_who_joined_are_counted() {
-    let outlook = |position| {
-        let outlook =
-            Outlook { position, phase: WaitPhase::Loading, percent: Some(40), estimate: Some(secs(9)) };
-        (Duration::ZERO, Some(outlook))
-    };
-    let ports = Ports::answering([slow()]).with_turns([Turn::After(secs(20))]).with_outlooks([
-        outlook(3),
-        outlook(2),
-        outlook(2),
-        outlook(1),
-    ]);
-    let endpoint = Piped::start(ports, shipped());
-    let mut first = sent(&endpoint, &keyed(STREAM)).await;
-    let mut second = later(&endpoint, &keyed(STREAM)).await;
-    let (first, second) = tokio::join!(first.answer(), second.answer());
-    // Of what comes before its head a client is told the last.
-    for (answer, positions) in [(&first, vec![3, 2, 2, 1]), (&second, vec![1])] {
-        let told = |position| {
-            format!(" keep-alive waiting position={position} phase=loading percent=40 estimate_s=9")
-        };
-        let comments: Vec<_> =
-            answer.comments().into_iter().map(|comment| comment.trim_start_matches(':')).collect();
-        let waiting: Vec<_> = comments.iter().filter(|comment| comment.contains("waiting")).collect();
-        let expected: Vec<_> = positions.into_iter().map(told).collect();
-        assert_eq!(waiting, expected.iter().collect::<Vec<_>>(), "{answer:?}");
-        assert_whole(answer);
-    }
-    assert_eq!(endpoint.ports.stage.sent(), 1);
-    let metrics = endpoint.connect().ask("GET /metrics HTTP/1.1\r\nhost: gglib\r\n\r\n").await.body;
-    assert!(metrics.contains("gglib_attached_requests_total{model=\"m\"} 1\n"), "{metrics}");
 }
