@@ -8,6 +8,7 @@ use gglib_core::ports::{Liveness, Phase};
 use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece};
 use http::StatusCode;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::pipes::{MODEL, Piped};
@@ -101,6 +102,41 @@ async fn each_recovery_happens_once_and_then_it_is_over() {
                     assert_eq!(answer.head.header("x-gglib-recovery"), Some(last), "{name}");
                 }
             }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_after_a_recovery_is_not_worth_retrying_whatever_the_engine_says() {
+    use Liveness::{Alive, Dead};
+    let says = |status: StatusCode| {
+        let error = json!({ "error": { "message": "no", "code": status.as_u16() } });
+        vec![Step::Head(status), Step::Send(error.to_string())]
+    };
+    let garbage = || vec![Step::Head(StatusCode::OK), Step::Send("data: {garbage}\n\n".to_owned())];
+    let broken = || broken(Phase::BeforeHeaders);
+    // The answers, what each suspicion came to, and of the error: its status, and what it says of a further try.
+    let table = [
+        (vec![broken(), says(StatusCode::INTERNAL_SERVER_ERROR)], vec![Dead, Alive], 500, Some("false")),
+        (vec![broken(), says(StatusCode::INTERNAL_SERVER_ERROR)], vec![Alive, Alive], 500, Some("false")),
+        (vec![broken(), garbage()], vec![Dead], 502, Some("false")),
+        (vec![broken(), garbage()], vec![Alive], 502, Some("false")),
+        (vec![broken(), broken(), garbage()], vec![Alive, Dead], 502, Some("false")),
+        // These tell a client what to do by themselves.
+        (vec![broken(), says(StatusCode::SERVICE_UNAVAILABLE)], vec![Dead], 503, None),
+        (vec![broken(), says(StatusCode::BAD_REQUEST)], vec![Dead], 400, None),
+        // Without a recovery, a client may try again.
+        (vec![says(StatusCode::INTERNAL_SERVER_ERROR)], vec![Alive], 500, None),
+        (vec![garbage()], vec![], 502, None),
+    ];
+    for (answers, health, status, advice) in table {
+        for body in [STREAM, PLAIN] {
+            let ports = Ports::answering(answers.clone()).with_health(health.clone());
+            let (answer, _) = run(ports, body).await;
+            let name = format!("{answers:?} {health:?} {answer:?}");
+            assert_eq!(answer.head.status, status, "{name}");
+            assert_eq!(answer.head.header("x-should-retry"), advice, "{name}");
+            assert_eq!(answer.head.header("retry-after").is_some(), status == 503, "{name}");
         }
     }
 }
