@@ -99,7 +99,7 @@ pub(crate) async fn run(
     deadline: Instant,
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
-    let mut sink = Recording::new(sink, &app.settings);
+    let mut sink = Recording::new(sink);
     timeout_at(deadline, answer(app, request, &mut sink)).await.unwrap_or_else(|_| {
         let bound = app.settings.timeouts.request.as_secs();
         let message = format!("the request was not answered within {bound} s");

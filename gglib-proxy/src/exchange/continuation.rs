@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
-use crate::app::{App, Settings};
+use crate::app::App;
 use crate::metrics::Event;
 use crate::refusal;
 use crate::request::ModelRequest;
@@ -25,13 +25,14 @@ use crate::request::ModelRequest;
 /// A sink that remembers what it was given, in case that the stream has to be taken up.
 pub(super) struct Recording<'a, S> {
     sink: &'a mut S,
-    /// Absent when nothing will be taken up: it is switched off, or the client is handed nothing before the end.
+    /// Absent when nothing will be taken up: the client is handed nothing before the end. Whether it is switched on is
+    /// asked when it is needed.
     delivered: Option<Delivered>,
 }
 
 impl<'a, S: Sink> Recording<'a, S> {
-    pub(super) fn new(sink: &'a mut S, settings: &Settings) -> Self {
-        let delivered = (sink.hands_on() && settings.continue_streams).then(Delivered::default);
+    pub(super) fn new(sink: &'a mut S) -> Self {
+        let delivered = sink.hands_on().then(Delivered::default);
         Self { sink, delivered }
     }
 }
@@ -64,7 +65,8 @@ impl<S: Sink> Sink for Recording<'_, S> {
     }
 }
 
-/// The rest of the answer, of an engine that is launched for it: the one that died had sent a part.
+/// The rest of the answer, of an engine that is launched for it: the one that died had sent a part. By the settings of
+/// this moment, as for any request that enters the queue now.
 ///
 /// The error is `cause`, unless another attempt was made and failed for a reason of its own.
 pub(super) async fn take_up(
@@ -73,8 +75,10 @@ pub(super) async fn take_up(
     cause: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
-    let Some(delivered) = sink.delivered.take() else { return Err(cause.into_error()) };
+    let app = &app.current();
+    let delivered = sink.delivered.take().filter(|_| app.settings.continue_streams);
     let cause = cause.into_error();
+    let Some(delivered) = delivered else { return Err(cause) };
     let mut continuation = match Continuation::new(request.body.clone(), delivered) {
         Ok(continuation) => continuation,
         Err(reason) => {

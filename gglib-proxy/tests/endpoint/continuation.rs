@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use gglib_core::admission::Refusal;
+use gglib_core::model::{Catalog, ModelName, ModelSpec};
 use gglib_core::ports::{Liveness, Phase};
 use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece, post};
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::pipes::Piped;
+use crate::pipes::{MODEL, Piped};
 use crate::ports::{Ports, Step, Turn, content, done, event, finish, opening, progress};
 use crate::served::shipped;
 
@@ -211,6 +212,35 @@ async fn an_engine_that_lives_or_a_switch_that_is_off_is_an_error() {
         Piped::start(Ports::answering([dies_after(&["a"])]).with_health([Liveness::Dead]), settings);
     check_error(&endpoint.chat(&request(&json!({}))).await, "a", "upstream_died");
     assert_eq!((endpoint.ports.stage.sent(), continuations(&endpoint).await), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_switch_is_that_of_the_moment() {
+    let dies_late = || {
+        let pause = Step::Wait(Duration::from_secs(5));
+        opening().into_iter().chain([content("a"), pause, Step::Break(Phase::MidBody)]).collect::<Vec<_>>()
+    };
+    let goes_on = || goes_on("a", Repeats::WithProgress, &["b"]);
+    let dies_at_once = vec![Step::Break(Phase::BeforeHeaders)];
+    for answers in [vec![dies_late(), goes_on()], vec![dies_at_once, dies_late(), goes_on()]] {
+        for is_on in [false, true] {
+            let ports = Ports::answering(answers.clone()).with_health([Liveness::Dead; 2]);
+            let switched = |is_on| Settings { continue_streams: is_on, ..shipped() };
+            let endpoint = Piped::start(ports, switched(!is_on));
+            let body = request(&json!({}));
+            let (answer, ()) = tokio::join!(endpoint.chat(&body), async {
+                sleep(Duration::from_secs(1)).await;
+                let models = Catalog::new([(ModelName::new(MODEL), ModelSpec::new("m.gguf"))].into());
+                endpoint.app.configure(models, switched(is_on), Vec::new());
+            });
+            if is_on {
+                assert_eq!((answer.content().as_str(), &answer.end), ("ab", &Piece::End), "{answer:?}");
+            } else {
+                check_error(&answer, "a", "upstream_died");
+            }
+            assert_eq!(continuations(&endpoint).await, u64::from(is_on));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
