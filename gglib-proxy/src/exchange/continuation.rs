@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::failure::Failure;
 use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
 use crate::app::App;
-use crate::metrics::Event;
+use crate::metrics::{Event, Tokens};
 use crate::refusal;
 use crate::request::ModelRequest;
 
@@ -91,7 +91,7 @@ pub(super) async fn take_up(
     let counted = || app.metrics.record(Event::Continued { model: &request.model });
     if let Some(ending) = continuation.ending() {
         counted();
-        return finish(ending, sink).await;
+        return finish(app, request, &continuation, ending, sink).await;
     }
     let lease = match lease(app, request, sink).await {
         Ok(lease) => lease,
@@ -106,7 +106,7 @@ pub(super) async fn take_up(
     {
         continuation.count(tokens);
         if let Some(ending) = continuation.ending() {
-            return finish(ending, sink).await;
+            return finish(app, request, &continuation, ending, sink).await;
         }
     }
     let given = continuation.tokens();
@@ -115,7 +115,10 @@ pub(super) async fn take_up(
     let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
     let outcome = attempt(app, &lease, &request, &mut splicing).await;
     let Err(failure) = outcome else { return Ok(()) };
-    if splicing.splicer.is_over() {
+    let splicer = splicing.splicer;
+    if splicer.is_over() {
+        lease.worked();
+        book(app, &request, splicer.prompt(), splicer.tokens());
         return Ok(());
     }
     // Not for this request any more, but the next one must not meet a dead engine.
@@ -130,11 +133,26 @@ pub(super) async fn take_up(
 }
 
 /// The engine died when nothing was missing but the end.
-async fn finish(ending: Vec<Bytes>, sink: &mut impl Sink) -> Result<(), ApiError> {
+async fn finish(
+    app: &App,
+    request: &ModelRequest,
+    continuation: &Continuation,
+    ending: Vec<Bytes>,
+    sink: &mut impl Sink,
+) -> Result<(), ApiError> {
     for chunk in ending {
         sink.chunk(chunk).await.map_err(|rejected| Failure::from(rejected).into_error())?;
     }
+    book(app, request, continuation.prompt(), continuation.tokens());
     Ok(())
+}
+
+/// Counts a whole answer that ended at the seam: no engine has said what it used, so it is what the client was told.
+fn book(app: &App, request: &ModelRequest, prompt: u64, completion: u64) {
+    let tokens = Tokens { prompt, cached: 0, completion };
+    let generation = request.account.first_content().map(|first| first.elapsed());
+    request.account.used(tokens);
+    app.metrics.record(Event::Answered { model: &request.model, generation, tokens });
 }
 
 /// How many tokens `text` has, as far as the engine tells in time (llama-server's `POST /tokenize`).

@@ -77,6 +77,13 @@ async fn continuations(endpoint: &Piped) -> u64 {
     endpoint.totals().await["continuations"].as_u64().unwrap()
 }
 
+/// What the book of requests says of the tokens of the last one: prompt and answer.
+async fn counted_tokens(endpoint: &Piped) -> [u64; 2] {
+    let recent = endpoint.status().await["recent"][0].take();
+    assert_eq!(recent["outcome"], "success");
+    ["prompt_tokens", "completion_tokens"].map(|name| recent[name].as_u64().unwrap())
+}
+
 /// Checks that the answer is one stream from beginning to end.
 fn check(answer: &Answer, text: &str, finish_reason: &str) {
     assert_eq!((answer.head.status, &answer.end), (200, &Piece::End), "{answer:?}");
@@ -265,6 +272,7 @@ async fn a_stop_string_across_the_seam_stops_and_the_engine_is_let_go() {
     let usage: Value = serde_json::from_str(data[data.len() - 2]).unwrap();
     let expected = json!({ "prompt_tokens": 1000, "completion_tokens": 4, "total_tokens": 1004 });
     assert_eq!(usage["usage"], expected);
+    assert_eq!((counted_tokens(&endpoint).await, endpoint.ports.stage.worked()), ([1000, 4], 1));
 
     // What looked like one and was none is text.
     let second = goes_on("one\\nUs", Repeats::Not, &["er", " data"]);
@@ -284,6 +292,7 @@ async fn when_only_the_end_was_missing_no_engine_is_asked() {
         usage["usage"],
         json!({ "prompt_tokens": 1000, "completion_tokens": 2, "total_tokens": 1002 })
     );
+    assert_eq!((counted_tokens(&endpoint).await, endpoint.ports.stage.worked()), ([1000, 2], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +308,7 @@ async fn tokens_are_counted_by_the_engine_that_goes_on() {
     let (answer, endpoint) =
         run(vec![dies_after(&["🌱", "🌱"]), counts(5)], &request(&json!({ "max_tokens": 5 }))).await;
     check(&answer, "🌱🌱", "length");
-    assert_eq!(endpoint.ports.stage.sent(), 2);
+    assert_eq!((endpoint.ports.stage.sent(), counted_tokens(&endpoint).await), (2, [1000, 5]));
     // Text that was held back, since it might have become a stop string or a call, comes as one chunk.
     for more in [json!({ "max_tokens": 9, "stop": "\nUser" }), json!({ "max_tokens": 9, "tools": [{}] })] {
         let answers =
