@@ -251,6 +251,15 @@ async fn the_switch_is_that_of_the_moment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_that_is_torn_by_the_end_is_a_death_too() {
+    let torn = Step::Send("data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"con".to_owned());
+    let dies = opening().into_iter().chain([content("a"), torn]).collect();
+    let (answer, _) =
+        run(vec![dies, goes_on("a", Repeats::WithProgress, &["b"])], &request(&json!({}))).await;
+    check(&answer, "ab", "stop");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hang_that_is_a_death_goes_on_too() {
     let hangs = opening().into_iter().chain([content("a"), Step::Hang]).collect();
     let (answer, _) = run(vec![hangs, goes_on("a", Repeats::Not, &["b"])], &request(&json!({}))).await;

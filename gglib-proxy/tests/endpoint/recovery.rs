@@ -221,6 +221,29 @@ async fn an_engine_that_dies_over_its_usage_has_answered() {
     }
 }
 
+/// An engine without chunked encoding ends its body by closing the connection, also when it is killed.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_torn_by_the_end_of_the_body_is_a_suspicion() {
+    for torn in ["data: {\"id\":\"x\",\"choi", "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\n"] {
+        for (health, counted) in [(Liveness::Alive, [1, 0]), (Liveness::Dead, [0, 1])] {
+            for body in [STREAM, PLAIN] {
+                let first = opening().into_iter().chain([Step::Send(torn.to_owned())]).collect();
+                let ports = Ports::answering([first, whole()]).with_health([health]);
+                let (answer, endpoint) = run(ports, body).await;
+                assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{answer:?}");
+                assert_eq!(recoveries(&endpoint).await, counted);
+            }
+        }
+    }
+    // Nothing is torn of an event that lacks nothing but the blank line behind it.
+    let error = r#"data: {"error":{"message":"no","type":"invalid_request_error","code":400}}"#;
+    for body in [STREAM, PLAIN] {
+        let first = opening().into_iter().chain([Step::Send(error.to_owned())]).collect();
+        let (answer, endpoint) = run(Ports::answering([first, whole()]), body).await;
+        assert_eq!((answer.head.status, endpoint.ports.stage.sent()), (400, 1), "{answer:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn however_many_chunks_without_content_came_first_the_client_sees_one_answer() {
     let empty = Step::Send(crate::ports::event(r#"{"content":""}"#, "null").replace("\"x\"", "\"first\""));
