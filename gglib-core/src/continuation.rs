@@ -127,6 +127,11 @@ impl Continuation {
         self.terms.limit.is_some().then_some(&self.heard.text)
     }
 
+    /// Length of the prompt in tokens; 0 as long as no engine has told.
+    pub fn prompt(&self) -> u64 {
+        self.heard.prompt.unwrap_or(0)
+    }
+
     /// How many tokens the delivered text has: one for each of its chunks, until they have been [counted](Self::count).
     pub fn tokens(&self) -> u64 {
         self.heard.tokens

@@ -99,7 +99,7 @@ pub(crate) async fn run(
     deadline: Instant,
     sink: &mut impl Sink,
 ) -> Result<(), ApiError> {
-    let mut sink = Recording::new(sink, &app.settings);
+    let mut sink = Recording::new(sink);
     timeout_at(deadline, answer(app, request, &mut sink)).await.unwrap_or_else(|_| {
         let bound = app.settings.timeouts.request.as_secs();
         let message = format!("the request was not answered within {bound} s");
@@ -116,7 +116,9 @@ async fn answer(
     let outcome = attempt(app, &lease, request, sink).await;
     let Err(failure) = outcome else { return Ok(()) };
     match failure.examine(&*lease).await {
-        Liveness::Alive if failure.may_be_resent() => resend(app, lease, request, sink).await,
+        Liveness::Alive if failure.may_be_resent() => {
+            resend(app, lease, request, sink).await.map_err(after_recovery)
+        }
         Liveness::Dead => {
             drop(lease);
             recover(app, request, failure, sink).await
@@ -139,7 +141,7 @@ async fn recover(
         return Err(refusal::draining(app));
     }
     match failure.window_is_open() {
-        true if app.settings.relaunch => relaunch(app, request, failure, sink).await,
+        true if app.settings.relaunch => relaunch(app, request, failure, sink).await.map_err(after_recovery),
         true => Err(failure.into_error()),
         false => continuation::take_up(app, request, failure, sink).await,
     }
@@ -188,6 +190,12 @@ async fn relaunch(
         }
     }
     Err(failure.into_error())
+}
+
+/// `error` of a request that has had its recovery: the client is not to try yet again, unless it was told when.
+fn after_recovery(error: ApiError) -> ApiError {
+    let is_final = error.status.is_server_error() && error.retry_after.is_none();
+    if is_final { error.not_worth_retrying() } else { error }
 }
 
 async fn attempt(

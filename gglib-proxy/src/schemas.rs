@@ -1,28 +1,84 @@
 //! The JSON Schema engine.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use gglib_core::repair::{Mismatch, MismatchKind, SchemaError, Schemas};
-use jsonschema::PatternOptions;
 use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 /// The largest regular expression, compiled, in bytes. The engine that is used takes linear time.
 const PATTERN_SIZE: usize = 1024 * 1024;
 
-/// Judges by the crate `jsonschema`, without a network and with bounds on regular expressions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct JsonSchema;
+/// The largest that those of one schema may be together: the time to compile them goes with their size.
+const PATTERNS_SIZE: usize = 4 * PATTERN_SIZE;
+
+/// The most of them: also the smallest takes its time.
+const MAX_PATTERNS: usize = 128;
+
+/// Judges by the crate `jsonschema`, without a network and with bounds on regular expressions. Each schema is compiled
+/// once, however many values it is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct JsonSchema {
+    compiled: Mutex<Vec<(Value, Compiled)>>,
+}
+
+type Compiled = Result<Arc<Validator>, SchemaError>;
+
+impl JsonSchema {
+    fn compiled(&self, schema: &Value) -> Compiled {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = compiled.iter().find(|(known, _)| known == schema) {
+            return known.clone();
+        }
+        let new = compile(schema).map(Arc::new);
+        compiled.push((schema.clone(), new.clone()));
+        new
+    }
+}
 
 impl Schemas for JsonSchema {
     fn mismatches(&self, schema: &Value, instance: &Value) -> Result<Vec<Mismatch>, SchemaError> {
-        let validator = jsonschema::options()
-            .offline()
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
-            .build(schema)
-            .map_err(|error| SchemaError::Invalid(error.to_string()))?;
-        Ok(validator
+        Ok(self
+            .compiled(schema)?
             .iter_errors(instance)
             .map(|error| mismatch(error.kind(), error.instance_path().as_str()))
             .collect())
+    }
+}
+
+fn compile(schema: &Value) -> Result<Validator, SchemaError> {
+    let mut patterns = BTreeSet::new();
+    collect_patterns(schema, &mut patterns);
+    if patterns.len() > MAX_PATTERNS {
+        return Err(SchemaError::Invalid(format!("more than {MAX_PATTERNS} patterns")));
+    }
+    let size = PATTERN_SIZE.min(PATTERNS_SIZE / patterns.len().max(1));
+    jsonschema::options()
+        .offline()
+        .with_pattern_options(PatternOptions::regex().size_limit(size))
+        .build(schema)
+        .map_err(|error| SchemaError::Invalid(error.to_string()))
+}
+
+/// The regular expressions in `schema`, each once, as it is compiled once. Values that only look like them count too.
+fn collect_patterns<'a>(schema: &'a Value, patterns: &mut BTreeSet<&'a str>) {
+    match schema {
+        Value::Array(items) => items.iter().for_each(|item| collect_patterns(item, patterns)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                match (name.as_str(), value) {
+                    ("pattern", Value::String(pattern)) => drop(patterns.insert(pattern)),
+                    ("patternProperties", Value::Object(schemas)) => {
+                        patterns.extend(schemas.keys().map(String::as_str));
+                    }
+                    _ => {}
+                }
+                collect_patterns(value, patterns);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -52,7 +108,7 @@ mod tests {
 
     /// What differs, in short.
     fn check(schema: &Value, instance: &Value) -> String {
-        match JsonSchema.mismatches(&flatten(schema).unwrap(), instance) {
+        match JsonSchema::default().mismatches(&flatten(schema).unwrap(), instance) {
             Ok(found) => {
                 let all: Vec<String> =
                     found.iter().map(|found| format!("{:?} {}", found.kind, found.at)).collect();
@@ -107,6 +163,36 @@ mod tests {
         for schema in invalid {
             assert!(check(&schema, &json!({ "a": "x" })).starts_with("not a JSON Schema: "), "{schema}");
         }
+    }
+
+    #[test]
+    fn patterns_are_bounded_together() {
+        let of = |count: usize, pattern: &str| {
+            let all = (0..count).map(|number| json!({ "pattern": format!("{pattern}|{number}") }));
+            json!({ "anyOf": all.collect::<Value>(), "patternProperties": { "a": true } })
+        };
+        // Each of them takes more than 400 kB.
+        let large = r"\p{L}{18}";
+        assert_eq!(check(&of(4, large), &json!("abc")), "Invalid ");
+        assert!(check(&of(20, large), &json!("abc")).starts_with("not a JSON Schema: "));
+        assert_eq!(check(&of(127, "^[a-z]+$"), &json!("ABC")), "Invalid ");
+        let many = check(&of(128, "^[a-z]+$"), &json!("ABC"));
+        assert_eq!(many, "not a JSON Schema: more than 128 patterns");
+        // One and the same is one.
+        let same = vec![json!({ "pattern": large }); 1000];
+        assert_eq!(check(&json!({ "anyOf": same }), &json!("abc")), "Invalid ");
+    }
+
+    #[test]
+    fn a_schema_is_compiled_once() {
+        let schemas = JsonSchema::default();
+        let (good, bad) = (json!({ "type": "string" }), json!({ "type": "nonsense" }));
+        for instance in [json!(1), json!("a"), json!(null)] {
+            let mismatches = schemas.mismatches(&good, &instance).unwrap();
+            assert_eq!(mismatches.is_empty(), instance.is_string());
+            assert!(schemas.mismatches(&bad, &instance).is_err());
+        }
+        assert_eq!(schemas.compiled.lock().unwrap().len(), 2);
     }
 
     #[test]

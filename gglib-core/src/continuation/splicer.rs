@@ -63,7 +63,7 @@ impl Splicer {
             self.release(&mut out);
         }
         if self.over {
-            out.extend(self.heard.ending("stop", self.heard.tokens + self.added, self.usage));
+            out.extend(self.heard.ending("stop", self.tokens(), self.usage));
             return out;
         }
         let says_more = finishes || probe.usage || probe.content().is_none() && probe.progress.is_some();
@@ -81,6 +81,16 @@ impl Splicer {
     /// Takes note of a progress on the prompt, of a chunk that [`chunk`](Self::chunk) need not get.
     pub fn observe_progress(&mut self) {
         self.echo.is_late();
+    }
+
+    /// Length of the prompt in tokens; 0 if the first engine has not told.
+    pub fn prompt(&self) -> u64 {
+        self.heard.prompt.unwrap_or(0)
+    }
+
+    /// How many tokens the answer has so far: those delivered, and one for each chunk with text that was added.
+    pub fn tokens(&self) -> u64 {
+        self.heard.tokens + self.added
     }
 
     /// Whether the answer has ended before the engine has: its last chunks are out, and nothing more is needed.

@@ -24,6 +24,9 @@ const MAX_RANGE: i64 = 64;
 /// Strings and lists with higher bounds than this have none: the engine writes repetitions out.
 const MAX_REPETITION: u64 = 256;
 
+/// The types that a schema can name (JSON Schema Validation, §6.1.1).
+const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
+
 const JSON_RULES: &str = r#"value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" (string ":" value ("," string ":" value)*)? "}"
 array ::= "[" (value ("," value)*)? "]"
@@ -89,7 +92,7 @@ impl Grammar {
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(Value::Array(schemas)) = schema.get(keyword) {
-                return self.alternatives(schemas.iter());
+                return self.alternatives(schemas);
             }
         }
         if let Some(Value::Array(schemas)) = schema.get("allOf") {
@@ -100,13 +103,15 @@ impl Grammar {
         }
         match schema.get("type") {
             Some(Value::Array(types)) => {
-                let of_type = |kind: &Value| {
-                    let mut schema = schema.clone();
-                    schema.insert("type".to_owned(), kind.clone());
-                    Value::from(schema)
-                };
-                let schemas: Vec<Value> = types.iter().map(of_type).collect();
-                self.alternatives(schemas.iter())
+                // Each once, however long the list is.
+                let mut kinds: Vec<&str> = Vec::with_capacity(TYPES.len());
+                for kind in types.iter().filter_map(Value::as_str) {
+                    if TYPES.contains(&kind) && !kinds.contains(&kind) {
+                        kinds.push(kind);
+                    }
+                }
+                let rules: Vec<String> = kinds.into_iter().map(|kind| self.of_type(kind, schema)).collect();
+                self.one_of(&rules)
             }
             Some(Value::String(kind)) => self.of_type(kind, schema),
             _ if is_object(schema) => self.object(schema),
@@ -126,8 +131,12 @@ impl Grammar {
         }
     }
 
-    fn alternatives<'a>(&mut self, schemas: impl Iterator<Item = &'a Value>) -> String {
-        let rules: Vec<String> = schemas.map(|schema| self.schema(schema)).collect();
+    fn alternatives(&mut self, schemas: &[Value]) -> String {
+        let rules: Vec<String> = schemas.iter().map(|schema| self.schema(schema)).collect();
+        self.one_of(&rules)
+    }
+
+    fn one_of(&mut self, rules: &[String]) -> String {
         if rules.is_empty() { "value".to_owned() } else { self.rule(&rules.join(" | ")) }
     }
 

@@ -58,7 +58,10 @@ pub enum SchemaError {
 /// The longest schema when written out, in bytes.
 const MAX_LENGTH: usize = 256 * 1024;
 
-/// Its deepest nesting.
+/// The longest that the schemas of one request may be together, in bytes: each can be short and refer a lot.
+pub(super) const MAX_TOGETHER: usize = 1024 * 1024;
+
+/// The deepest nesting of a schema.
 const MAX_DEPTH: usize = 48;
 
 /// Keywords whose value is a schema, or a list of schemas (`items` may be either).
@@ -90,6 +93,9 @@ const MAPS: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", 
 /// references out of the schema are refused, and so is one that contains itself, because checking it can take
 /// exponential time. What is left is checked in time proportional to the schema and the value.
 ///
+/// # Errors
+/// [`SchemaError`], of every kind but [`Invalid`](SchemaError::Invalid).
+///
 /// ```
 /// use gglib_core::repair::flatten;
 /// use serde_json::json;
@@ -105,19 +111,31 @@ const MAPS: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", 
 /// # Ok::<(), gglib_core::repair::SchemaError>(())
 /// ```
 pub fn flatten(schema: &Value) -> Result<Value, SchemaError> {
-    Flattening { root: schema, open: Vec::new(), length: 0 }.schema(schema, 0)
+    let mut left = MAX_LENGTH;
+    flatten_within(schema, &mut left)
+}
+
+/// [`flatten`], at the expense of the bytes that are `left` for this schema and others.
+pub(super) fn flatten_within(schema: &Value, left: &mut usize) -> Result<Value, SchemaError> {
+    let room = MAX_LENGTH.min(*left);
+    let mut flattening = Flattening { root: schema, open: Vec::new(), room };
+    let flat = flattening.schema(schema, 0);
+    *left -= room - flattening.room;
+    flat
 }
 
 struct Flattening<'a> {
     root: &'a Value,
     /// The references that are being followed.
     open: Vec<&'a str>,
-    /// What has been written so far, in bytes.
-    length: usize,
+    /// How much more may be written, in bytes.
+    room: usize,
 }
 
 impl<'a> Flattening<'a> {
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Result<Value, SchemaError> {
+        // Its brackets: also one without members takes place, and lists of them can be referred to again and again.
+        self.spend(2)?;
         let Value::Object(members) = schema else { return self.copy(schema) };
         if depth > MAX_DEPTH {
             return Err(SchemaError::TooLarge);
@@ -156,6 +174,8 @@ impl<'a> Flattening<'a> {
         if self.open.contains(&reference) {
             return Err(SchemaError::Recursive);
         }
+        // It is looked up each time that it is met.
+        self.spend(reference.len())?;
         let pointer = reference.strip_prefix('#').ok_or_else(unknown)?;
         let target = self.root.pointer(pointer).ok_or_else(unknown)?;
         self.open.push(reference);
@@ -187,7 +207,7 @@ impl<'a> Flattening<'a> {
     }
 
     fn spend(&mut self, length: usize) -> Result<(), SchemaError> {
-        self.length += length;
-        if self.length > MAX_LENGTH { Err(SchemaError::TooLarge) } else { Ok(()) }
+        self.room = self.room.checked_sub(length).ok_or(SchemaError::TooLarge)?;
+        Ok(())
     }
 }

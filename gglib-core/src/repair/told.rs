@@ -25,11 +25,13 @@ pub(super) fn in_words(messages: &[u8], tools: &[u8]) -> Option<Value> {
                 None => told.push(json!({ "role": "user", "content": result })),
             }
         } else {
-            if let Some(calls) =
-                message.as_object_mut().and_then(|message| message.shift_remove("tool_calls"))
-            {
+            let calls = message.as_object_mut().and_then(|message| message.shift_remove("tool_calls"));
+            // Clients that send every member say `null`, or nothing in a list.
+            if let Some(calls) = calls.filter(|calls| !calls.is_null()) {
                 let calls: Vec<String> = calls.as_array()?.iter().map(written).collect();
-                append(&mut message, &calls.join("\n"), "\n");
+                if !calls.is_empty() {
+                    append(&mut message, &calls.join("\n"), "\n");
+                }
             }
             told.push(message);
         }

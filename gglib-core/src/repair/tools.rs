@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::schema::flatten;
+use super::schema::{MAX_TOGETHER, flatten_within};
 
 /// The functions that a model may call, and whether it has to.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +20,8 @@ pub struct Tools {
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// The [flat](flatten) JSON Schema of its arguments; `None` when it cannot be used, or there is none. Any object
-    /// is then taken.
+    /// The [flat](super::flatten) JSON Schema of its arguments; `None` when it cannot be used, or there is none. Any
+    /// object is then taken.
     pub parameters: Option<Value>,
 }
 
@@ -54,12 +54,13 @@ impl Tools {
     pub fn read(tools: &[u8], choice: Option<&[u8]>) -> Option<Self> {
         let tools: Vec<Tool<'_>> = serde_json::from_slice(tools).ok()?;
         let chosen = choice.and_then(chosen);
+        let mut left = MAX_TOGETHER;
         let functions = tools.into_iter().filter_map(|tool| tool.function);
         let functions: Vec<Function> = functions
             .filter(|function| chosen.as_ref().is_none_or(|name| *name == function.name))
             .map(|function| {
                 let schema = function.parameters.and_then(|raw| serde_json::from_str(raw.get()).ok());
-                let parameters = schema.and_then(|schema: Value| flatten(&schema).ok());
+                let parameters = schema.and_then(|schema: Value| flatten_within(&schema, &mut left).ok());
                 Function { name: function.name, parameters }
             })
             .collect();

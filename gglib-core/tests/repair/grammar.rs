@@ -63,3 +63,14 @@ fn what_a_grammar_cannot_say_is_any_json() {
     let rules = rules(&json!({ "properties": { "a": wide(wide(json!({ "const": 1 }))) } }));
     assert!(rules.contains("value") && rules.lines().count() < 1100, "{rules}");
 }
+
+#[test]
+fn each_type_of_a_list_is_an_alternative_once() {
+    let of = |types: Value| rules(&json!({ "properties": { "a": { "type": types, "maxLength": 9 } } }));
+    let twice = of(json!(["string", "null", "string"]));
+    assert_eq!(twice, of(json!(["string", "null"])));
+    assert!(twice.contains("r1 | r2"), "{twice}");
+    assert_eq!(of(json!([["string"], "nonsense", "string", "null"])), twice, "what is no type says nothing");
+    assert_eq!(of(json!(vec!["string"; 20_000])), of(json!(["string"])));
+    assert!(of(json!(["nonsense"])).contains("\\\"a\\\":\" value"), "{}", of(json!(["nonsense"])));
+}

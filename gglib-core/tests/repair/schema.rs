@@ -1,6 +1,6 @@
 //! Schemas written out, and those that are refused.
 
-use gglib_core::repair::{SchemaError, flatten};
+use gglib_core::repair::{SchemaError, Tools, flatten};
 use serde_json::{Value, json};
 
 #[test]
@@ -61,4 +61,37 @@ fn doubling_at_every_level_and_endless_depth_are_too_large() {
     assert_eq!(flatten(&deep), Err(SchemaError::TooLarge));
     let long: Vec<Value> = (0..100_000).map(Value::from).collect();
     assert_eq!(flatten(&json!({ "enum": long })), Err(SchemaError::TooLarge));
+}
+
+#[test]
+fn what_says_nothing_takes_place_too() {
+    // Short, and a million schemas when written out.
+    for nothing in [json!({}), json!(true), json!({ "$ref": "#/$defs/any" })] {
+        let list = json!({ "allOf": vec![nothing; 1000] });
+        let schema = json!({
+            "anyOf": vec![json!({ "$ref": "#/$defs/list" }); 1000],
+            "$defs": { "any": {}, "list": list },
+        });
+        assert_eq!(flatten(&schema), Err(SchemaError::TooLarge));
+    }
+    // A pointer takes as long as it is, wherever it stands.
+    let name = "n".repeat(2000);
+    let pointer = json!({ "$ref": format!("#/$defs/{name}") });
+    let mut schema = json!({ "anyOf": vec![json!({ "$ref": "#/$defs/a" }); 200], "$defs": { "a": pointer } });
+    schema["$defs"][name] = json!({});
+    assert_eq!(flatten(&schema), Err(SchemaError::TooLarge));
+}
+
+#[test]
+fn the_schemas_of_many_functions_are_bounded_together() {
+    // 200 kB each when written out.
+    let parameters = json!({
+        "anyOf": vec![json!({ "$ref": "#/$defs/a" }); 100],
+        "$defs": { "a": { "const": "x".repeat(2000) } },
+    });
+    let named = |number| json!({ "function": { "name": format!("f{number}"), "parameters": parameters } });
+    let tools: Value = (0..20).map(named).collect();
+    let tools = Tools::read(tools.to_string().as_bytes(), None).unwrap();
+    let judged = tools.functions.iter().map(|function| function.parameters.is_some());
+    assert_eq!(judged.collect::<Vec<_>>(), [[true; 5], [false; 5], [false; 5], [false; 5]].concat());
 }

@@ -97,6 +97,18 @@ fn a_model_whose_template_knows_no_tools_is_told_of_them_and_of_what_was_called(
             { "role": "user", "content": response("") },
         ])
     );
+    // Many clients send every member of a message, also those that say nothing.
+    let silent =
+        json!({ "role": "assistant", "content": "Hello.", "tool_calls": null, "function_call": null });
+    let none = json!({ "role": "assistant", "content": "Hello.", "tool_calls": [] });
+    assert_eq!(
+        told(json!([silent, none])),
+        json!([
+            { "role": "system", "content": description },
+            { "role": "assistant", "content": "Hello.", "function_call": null },
+            { "role": "assistant", "content": "Hello." },
+        ])
+    );
     // A system message is made where there is none; one in parts gets another part.
     assert_eq!(told(json!([user])), json!([{ "role": "system", "content": description }, user]));
     let parts = json!([{ "role": "developer", "content": [{ "type": "text", "text": "x" }] }]);

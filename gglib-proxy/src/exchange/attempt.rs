@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use gglib_core::api::chunk::{Frame, Identity, Probe, StreamState};
-use gglib_core::api::error::{ApiError, ErrorCode};
+use gglib_core::api::error::{ApiError, Code, ErrorCode};
 use gglib_core::ports::{ByteStream, Lease, Liveness, SlotWitness};
 use gglib_core::slots::{Conversation, PromptCounts};
 use gglib_core::sse::{Decoder, SseError, SseEvent};
@@ -119,9 +119,22 @@ impl<'a, S: Sink> Attempt<'a, S> {
         while !self.state.is_whole()
             && let Some(event) = events.next_event()
         {
-            self.take(event).await?;
+            self.take(event).await.map_err(|failure| self.torn(failure))?;
         }
         Ok(())
+    }
+
+    /// What went wrong with an event behind which the body ended: one that cannot be read has been cut off, by
+    /// whatever has ended the body.
+    fn torn(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Answered(ApiError { code: Code::Known(ErrorCode::UpstreamMalformed), .. }) => {
+                let error =
+                    ApiError::new(ErrorCode::UpstreamIncomplete, "the engine's answer ended in an event");
+                Failure::Incomplete { error, committed: self.is_committed() }
+            }
+            other => other,
+        }
     }
 
     async fn whole(&mut self) -> Result<(), Failure> {

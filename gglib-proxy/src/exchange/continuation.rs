@@ -17,21 +17,22 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::{Recovery, Rejected, Sink, answered, attempt, lease, tell};
-use crate::app::{App, Settings};
-use crate::metrics::Event;
+use crate::app::App;
+use crate::metrics::{Event, Tokens};
 use crate::refusal;
 use crate::request::ModelRequest;
 
 /// A sink that remembers what it was given, in case that the stream has to be taken up.
 pub(super) struct Recording<'a, S> {
     sink: &'a mut S,
-    /// Absent when nothing will be taken up: it is switched off, or the client is handed nothing before the end.
+    /// Absent when nothing will be taken up: the client is handed nothing before the end. Whether it is switched on is
+    /// asked when it is needed.
     delivered: Option<Delivered>,
 }
 
 impl<'a, S: Sink> Recording<'a, S> {
-    pub(super) fn new(sink: &'a mut S, settings: &Settings) -> Self {
-        let delivered = (sink.hands_on() && settings.continue_streams).then(Delivered::default);
+    pub(super) fn new(sink: &'a mut S) -> Self {
+        let delivered = sink.hands_on().then(Delivered::default);
         Self { sink, delivered }
     }
 }
@@ -64,7 +65,8 @@ impl<S: Sink> Sink for Recording<'_, S> {
     }
 }
 
-/// The rest of the answer, of an engine that is launched for it: the one that died had sent a part.
+/// The rest of the answer, of an engine that is launched for it: the one that died had sent a part. By the settings of
+/// this moment, as for any request that enters the queue now.
 ///
 /// The error is `cause`, unless another attempt was made and failed for a reason of its own.
 pub(super) async fn take_up(
@@ -73,8 +75,10 @@ pub(super) async fn take_up(
     cause: Failure,
     sink: &mut Recording<'_, impl Sink>,
 ) -> Result<(), ApiError> {
-    let Some(delivered) = sink.delivered.take() else { return Err(cause.into_error()) };
+    let app = &app.current();
+    let delivered = sink.delivered.take().filter(|_| app.settings.continue_streams);
     let cause = cause.into_error();
+    let Some(delivered) = delivered else { return Err(cause) };
     let mut continuation = match Continuation::new(request.body.clone(), delivered) {
         Ok(continuation) => continuation,
         Err(reason) => {
@@ -87,7 +91,7 @@ pub(super) async fn take_up(
     let counted = || app.metrics.record(Event::Continued { model: &request.model });
     if let Some(ending) = continuation.ending() {
         counted();
-        return finish(ending, sink).await;
+        return finish(app, request, &continuation, ending, sink).await;
     }
     let lease = match lease(app, request, sink).await {
         Ok(lease) => lease,
@@ -102,7 +106,7 @@ pub(super) async fn take_up(
     {
         continuation.count(tokens);
         if let Some(ending) = continuation.ending() {
-            return finish(ending, sink).await;
+            return finish(app, request, &continuation, ending, sink).await;
         }
     }
     let given = continuation.tokens();
@@ -111,7 +115,10 @@ pub(super) async fn take_up(
     let mut splicing = Splicing { sink: &mut *sink.sink, splicer };
     let outcome = attempt(app, &lease, &request, &mut splicing).await;
     let Err(failure) = outcome else { return Ok(()) };
-    if splicing.splicer.is_over() {
+    let splicer = splicing.splicer;
+    if splicer.is_over() {
+        lease.worked();
+        book(app, &request, splicer.prompt(), splicer.tokens());
         return Ok(());
     }
     // Not for this request any more, but the next one must not meet a dead engine.
@@ -126,11 +133,26 @@ pub(super) async fn take_up(
 }
 
 /// The engine died when nothing was missing but the end.
-async fn finish(ending: Vec<Bytes>, sink: &mut impl Sink) -> Result<(), ApiError> {
+async fn finish(
+    app: &App,
+    request: &ModelRequest,
+    continuation: &Continuation,
+    ending: Vec<Bytes>,
+    sink: &mut impl Sink,
+) -> Result<(), ApiError> {
     for chunk in ending {
         sink.chunk(chunk).await.map_err(|rejected| Failure::from(rejected).into_error())?;
     }
+    book(app, request, continuation.prompt(), continuation.tokens());
     Ok(())
+}
+
+/// Counts a whole answer that ended at the seam: no engine has said what it used, so it is what the client was told.
+fn book(app: &App, request: &ModelRequest, prompt: u64, completion: u64) {
+    let tokens = Tokens { prompt, cached: 0, completion };
+    let generation = request.account.first_content().map(|first| first.elapsed());
+    request.account.used(tokens);
+    app.metrics.record(Event::Answered { model: &request.model, generation, tokens });
 }
 
 /// How many tokens `text` has, as far as the engine tells in time (llama-server's `POST /tokenize`).

@@ -49,7 +49,7 @@ pub(super) async fn attempt(
     Attempt::new(app, request, &**lease, &mut holding, meter).run().await?;
     let held = holding.into_held();
     let Some(tools) = repairable.tools_for(&held.turn) else { return deliver(app, held, total, sink).await };
-    let broken = match assess(&held.turn, &tools, &JsonSchema) {
+    let broken = match assess(&held.turn, &tools, &JsonSchema::default()) {
         Verdict::Sound => return deliver(app, held, total, sink).await,
         Verdict::Mended(calls) => {
             app.metrics.record(Event::BrokenTurn { model });
@@ -184,7 +184,7 @@ async fn ask(
     let meter = AnswerMeter::of_repair(&app.metrics, &second);
     Attempt::new(app, &second, lease, &mut turn, meter).run().await.map_err(Unrepaired::Failed)?;
     let Collected(turn) = turn;
-    let calls = broken.completed(&turn, tools, &JsonSchema).map_err(Unrepaired::StillBroken)?;
+    let calls = broken.completed(&turn, tools, &JsonSchema::default()).map_err(Unrepaired::StillBroken)?;
     Ok(Repaired { calls, form, tokens: turn.tokens })
 }
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use gglib_core::admission::Refusal;
+use gglib_core::model::{Catalog, ModelName, ModelSpec};
 use gglib_core::ports::{Liveness, Phase};
 use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece, post};
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::pipes::Piped;
+use crate::pipes::{MODEL, Piped};
 use crate::ports::{Ports, Step, Turn, content, done, event, finish, opening, progress};
 use crate::served::shipped;
 
@@ -74,6 +75,13 @@ async fn run(answers: Vec<Vec<Step>>, body: &str) -> (Answer, Piped) {
 
 async fn continuations(endpoint: &Piped) -> u64 {
     endpoint.totals().await["continuations"].as_u64().unwrap()
+}
+
+/// What the book of requests says of the tokens of the last one: prompt and answer.
+async fn counted_tokens(endpoint: &Piped) -> [u64; 2] {
+    let recent = endpoint.status().await["recent"][0].take();
+    assert_eq!(recent["outcome"], "success");
+    ["prompt_tokens", "completion_tokens"].map(|name| recent[name].as_u64().unwrap())
 }
 
 /// Checks that the answer is one stream from beginning to end.
@@ -214,6 +222,44 @@ async fn an_engine_that_lives_or_a_switch_that_is_off_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_switch_is_that_of_the_moment() {
+    let dies_late = || {
+        let pause = Step::Wait(Duration::from_secs(5));
+        opening().into_iter().chain([content("a"), pause, Step::Break(Phase::MidBody)]).collect::<Vec<_>>()
+    };
+    let goes_on = || goes_on("a", Repeats::WithProgress, &["b"]);
+    let dies_at_once = vec![Step::Break(Phase::BeforeHeaders)];
+    for answers in [vec![dies_late(), goes_on()], vec![dies_at_once, dies_late(), goes_on()]] {
+        for is_on in [false, true] {
+            let ports = Ports::answering(answers.clone()).with_health([Liveness::Dead; 2]);
+            let switched = |is_on| Settings { continue_streams: is_on, ..shipped() };
+            let endpoint = Piped::start(ports, switched(!is_on));
+            let body = request(&json!({}));
+            let (answer, ()) = tokio::join!(endpoint.chat(&body), async {
+                sleep(Duration::from_secs(1)).await;
+                let models = Catalog::new([(ModelName::new(MODEL), ModelSpec::new("m.gguf"))].into());
+                endpoint.app.configure(models, switched(is_on), Vec::new());
+            });
+            if is_on {
+                assert_eq!((answer.content().as_str(), &answer.end), ("ab", &Piece::End), "{answer:?}");
+            } else {
+                check_error(&answer, "a", "upstream_died");
+            }
+            assert_eq!(continuations(&endpoint).await, u64::from(is_on));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_torn_by_the_end_is_a_death_too() {
+    let torn = Step::Send("data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"con".to_owned());
+    let dies = opening().into_iter().chain([content("a"), torn]).collect();
+    let (answer, _) =
+        run(vec![dies, goes_on("a", Repeats::WithProgress, &["b"])], &request(&json!({}))).await;
+    check(&answer, "ab", "stop");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hang_that_is_a_death_goes_on_too() {
     let hangs = opening().into_iter().chain([content("a"), Step::Hang]).collect();
     let (answer, _) = run(vec![hangs, goes_on("a", Repeats::Not, &["b"])], &request(&json!({}))).await;
@@ -235,6 +281,7 @@ async fn a_stop_string_across_the_seam_stops_and_the_engine_is_let_go() {
     let usage: Value = serde_json::from_str(data[data.len() - 2]).unwrap();
     let expected = json!({ "prompt_tokens": 1000, "completion_tokens": 4, "total_tokens": 1004 });
     assert_eq!(usage["usage"], expected);
+    assert_eq!((counted_tokens(&endpoint).await, endpoint.ports.stage.worked()), ([1000, 4], 1));
 
     // What looked like one and was none is text.
     let second = goes_on("one\\nUs", Repeats::Not, &["er", " data"]);
@@ -254,6 +301,7 @@ async fn when_only_the_end_was_missing_no_engine_is_asked() {
         usage["usage"],
         json!({ "prompt_tokens": 1000, "completion_tokens": 2, "total_tokens": 1002 })
     );
+    assert_eq!((counted_tokens(&endpoint).await, endpoint.ports.stage.worked()), ([1000, 2], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,7 +317,7 @@ async fn tokens_are_counted_by_the_engine_that_goes_on() {
     let (answer, endpoint) =
         run(vec![dies_after(&["🌱", "🌱"]), counts(5)], &request(&json!({ "max_tokens": 5 }))).await;
     check(&answer, "🌱🌱", "length");
-    assert_eq!(endpoint.ports.stage.sent(), 2);
+    assert_eq!((endpoint.ports.stage.sent(), counted_tokens(&endpoint).await), (2, [1000, 5]));
     // Text that was held back, since it might have become a stop string or a call, comes as one chunk.
     for more in [json!({ "max_tokens": 9, "stop": "\nUser" }), json!({ "max_tokens": 9, "tools": [{}] })] {
         let answers =

@@ -8,6 +8,7 @@ use gglib_core::ports::{Liveness, Phase};
 use gglib_proxy::Settings;
 use gglib_testkit::wire::{Answer, Piece};
 use http::StatusCode;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::pipes::{MODEL, Piped};
@@ -106,6 +107,41 @@ async fn each_recovery_happens_once_and_then_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_after_a_recovery_is_not_worth_retrying_whatever_the_engine_says() {
+    use Liveness::{Alive, Dead};
+    let says = |status: StatusCode| {
+        let error = json!({ "error": { "message": "no", "code": status.as_u16() } });
+        vec![Step::Head(status), Step::Send(error.to_string())]
+    };
+    let garbage = || vec![Step::Head(StatusCode::OK), Step::Send("data: {garbage}\n\n".to_owned())];
+    let broken = || broken(Phase::BeforeHeaders);
+    // The answers, what each suspicion came to, and of the error: its status, and what it says of a further try.
+    let table = [
+        (vec![broken(), says(StatusCode::INTERNAL_SERVER_ERROR)], vec![Dead, Alive], 500, Some("false")),
+        (vec![broken(), says(StatusCode::INTERNAL_SERVER_ERROR)], vec![Alive, Alive], 500, Some("false")),
+        (vec![broken(), garbage()], vec![Dead], 502, Some("false")),
+        (vec![broken(), garbage()], vec![Alive], 502, Some("false")),
+        (vec![broken(), broken(), garbage()], vec![Alive, Dead], 502, Some("false")),
+        // These tell a client what to do by themselves.
+        (vec![broken(), says(StatusCode::SERVICE_UNAVAILABLE)], vec![Dead], 503, None),
+        (vec![broken(), says(StatusCode::BAD_REQUEST)], vec![Dead], 400, None),
+        // Without a recovery, a client may try again.
+        (vec![says(StatusCode::INTERNAL_SERVER_ERROR)], vec![Alive], 500, None),
+        (vec![garbage()], vec![], 502, None),
+    ];
+    for (answers, health, status, advice) in table {
+        for body in [STREAM, PLAIN] {
+            let ports = Ports::answering(answers.clone()).with_health(health.clone());
+            let (answer, _) = run(ports, body).await;
+            let name = format!("{answers:?} {health:?} {answer:?}");
+            assert_eq!(answer.head.status, status, "{name}");
+            assert_eq!(answer.head.header("x-should-retry"), advice, "{name}");
+            assert_eq!(answer.head.header("retry-after").is_some(), status == 503, "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_client_has_seen_is_never_sent_twice() {
     let seen: [Vec<Step>; 3] = [
         vec![content("a")],
@@ -182,6 +218,29 @@ async fn an_engine_that_dies_over_its_usage_has_answered() {
             assert!(!answer.body.contains("error"), "{answer:?}");
             assert_eq!((recoveries(&endpoint).await, endpoint.ports.stage.sent()), ([0, 0], 1));
         }
+    }
+}
+
+/// An engine without chunked encoding ends its body by closing the connection, also when it is killed.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_torn_by_the_end_of_the_body_is_a_suspicion() {
+    for torn in ["data: {\"id\":\"x\",\"choi", "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\n"] {
+        for (health, counted) in [(Liveness::Alive, [1, 0]), (Liveness::Dead, [0, 1])] {
+            for body in [STREAM, PLAIN] {
+                let first = opening().into_iter().chain([Step::Send(torn.to_owned())]).collect();
+                let ports = Ports::answering([first, whole()]).with_health([health]);
+                let (answer, endpoint) = run(ports, body).await;
+                assert_eq!((answer.content().as_str(), &answer.end), ("a", &Piece::End), "{answer:?}");
+                assert_eq!(recoveries(&endpoint).await, counted);
+            }
+        }
+    }
+    // Nothing is torn of an event that lacks nothing but the blank line behind it.
+    let error = r#"data: {"error":{"message":"no","type":"invalid_request_error","code":400}}"#;
+    for body in [STREAM, PLAIN] {
+        let first = opening().into_iter().chain([Step::Send(error.to_owned())]).collect();
+        let (answer, endpoint) = run(Ports::answering([first, whole()]), body).await;
+        assert_eq!((answer.head.status, endpoint.ports.stage.sent()), (400, 1), "{answer:?}");
     }
 }
 
