@@ -10,6 +10,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const BOUND: Duration = Duration::from_secs(60);
+/// For a drill of many scenarios.
+const LONG: Duration = Duration::from_secs(300);
 const MS: Duration = Duration::from_millis(1);
 
 /// A configuration of its own, with fake engines.
@@ -51,7 +53,7 @@ impl Home {
     }
 
     fn drill(&self, args: &[&str]) -> Output {
-        self.gglib(&[&["drill"], args].concat()).output().expect("gglib starts")
+        gglib_testkit::output(&mut self.gglib(&[&["drill"], args].concat()), LONG)
     }
 }
 
@@ -172,7 +174,7 @@ fn a_running_endpoint_is_drilled_only_when_that_is_said_and_agreed_to_and_goes_o
     let home = Home::new(&Script::always(steady()), "");
     let drill = |address: &str, args: &[&str]| {
         let args = [&["drill", "--scenario", "kill-stream", "--json"], args].concat();
-        home.gglib(&args).env("GGLIB_SERVER_LISTEN", address).output().expect("gglib starts")
+        gglib_testkit::output(home.gglib(&args).env("GGLIB_SERVER_LISTEN", address), LONG)
     };
     assert_eq!(drill("127.0.0.1:1", &["--live", "--yes"]).status.code(), Some(7));
 
@@ -194,8 +196,8 @@ fn a_running_endpoint_is_drilled_only_when_that_is_said_and_agreed_to_and_goes_o
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(json(&refused)["not_played"][0]["scenario"], "disk-full");
 
-    let status = home.gglib(&["status", "--json", "--url", &format!("http://{address}")]).output();
-    let status = json(&status.expect("gglib starts"));
+    let url = format!("http://{address}");
+    let status = json(&gglib_testkit::output(&mut home.gglib(&["status", "--json", "--url", &url]), BOUND));
     assert_eq!(
         (&status["totals"]["continuations"], &status["engines"][0]["in_flight"]),
         (&2.into(), &0.into())
@@ -252,7 +254,10 @@ fn other_people(address: &str) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         for turn in 0..3 {
             while turn > 0 && !is_drilling(&address) {
-                std::thread::yield_now();
+            let mut looks = 0;
+                looks += 1;
+                assert!(looks < 6000, "the drill has asked nothing for a minute");
+                std::thread::park_timeout(10 * MS);
             }
             let body = r#"{"model":"o","messages":[],"stream":true}"#;
             let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close";
@@ -282,7 +287,7 @@ async fn other_peoples_requests_are_waited_for_and_not_held_against_a_running_en
     slow.until("others to be served", BOUND, |log| log.requests() == 1).await;
     let mut drill =
         home.gglib(&["drill", "--live", "--yes", "--json", "--model", "m", "--scenario", "kill-stream"]);
-    let output = drill.env("GGLIB_SERVER_LISTEN", address).output().expect("gglib starts");
+    let output = gglib_testkit::output(drill.env("GGLIB_SERVER_LISTEN", address), LONG);
     assert_eq!(outcomes(&json(&output)), "kill -9, in a stream      stream answered       continuation true");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     others.join().expect("they have their answers");

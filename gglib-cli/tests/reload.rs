@@ -52,7 +52,7 @@ impl Served {
     }
 
     async fn connect(&self) -> Wire<TcpStream> {
-        Wire::new(TcpStream::connect(&self.address).await.expect("the endpoint listens"))
+        Wire::new(TcpStream::connect(&self.address).await.expect("the endpoint listens")).within(5 * BOUND)
     }
 
     async fn get(&self, path: &str) -> Answer {
