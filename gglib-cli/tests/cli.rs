@@ -334,7 +334,8 @@ fn no_retry_makes_one_attempt() {
     let args = ["chat", "m", "--no-retry", "--url", &url];
     let output = gglib_with(home().path(), &args, &[], "Hello?\n");
     assert!(output.starts_with("exit 8\n"), "{output}");
-    assert!(output.contains("error: gave up after 1 attempt in 0.0 s (attempts exhausted): 503"), "{output}");
+    assert!(output.contains("error: gave up after 1 attempt in "), "{output}");
+    assert!(output.contains("(attempts exhausted): 503"), "{output}");
     assert_eq!(times.try_iter().count(), 1);
 }
 

@@ -22,7 +22,7 @@ struct Home {
 
 /// An engine that takes its time for prompts and for each piece of its answers.
 fn steady() -> Launch {
-    let reply = Reply { prefill: 300 * MS, prefill_steps: 3, pace: 40 * MS, ..Reply::numbered(25) };
+    let reply = Reply { prefill: 1500 * MS, prefill_steps: 3, pace: 40 * MS, ..Reply::numbered(25) };
     Launch { replies: vec![reply], ..Launch::default() }
 }
 
@@ -117,7 +117,8 @@ fn whatever_happens_to_the_engine_every_request_ends_as_promised() {
 
 #[test]
 fn an_engine_that_hangs_is_found_out_by_the_clocks_which_are_told_when_they_are_not_the_shipped_ones() {
-    let brief = "[timeouts]\nconnect = \"500ms\"\nresponse_headers = \"500ms\"\nfirst_content = \"1s\"\nidle = \"1s\"";
+    let brief =
+        "[timeouts]\nconnect = \"1s\"\nresponse_headers = \"2s\"\nfirst_content = \"2s\"\nidle = \"2s\"";
     let home = Home::new(&Script::always(steady()), brief);
     let output = home.drill(&["--scenario", "stop-idle", "--scenario", "stop-stream"]);
     let printed = text(&output.stdout);
@@ -132,10 +133,10 @@ fn an_engine_that_hangs_is_found_out_by_the_clocks_which_are_told_when_they_are_
     Drill of m on an endpoint of its own
     Promise: every request ends within 45m (at most 3 waits, 4 attempts, 1 repair)
     Settings that are not as shipped:
-      timeouts.connect = 500ms (shipped: 2s)
-      timeouts.response_headers = 500ms (shipped: 30s)
-      timeouts.first_content = 1s (shipped: 5m)
-      timeouts.idle = 1s (shipped: 1m)
+      timeouts.connect = 1s (shipped: 2s)
+      timeouts.response_headers = 2s (shipped: 30s)
+      timeouts.first_content = 2s (shipped: 5m)
+      timeouts.idle = 2s (shipped: 1m)
     ");
     for row in
         ["SIGSTOP, idle             plain  full answer (relaunch)", "SIGSTOP, in a stream      stream "]
@@ -253,8 +254,8 @@ fn other_people(address: &str) -> std::thread::JoinHandle<()> {
     let address = address.to_owned();
     std::thread::spawn(move || {
         for turn in 0..3 {
-            while turn > 0 && !is_drilling(&address) {
             let mut looks = 0;
+            while turn > 0 && !is_drilling(&address) {
                 looks += 1;
                 assert!(looks < 6000, "the drill has asked nothing for a minute");
                 std::thread::park_timeout(10 * MS);
