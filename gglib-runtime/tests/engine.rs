@@ -150,7 +150,7 @@ async fn an_engine_without_devices_is_not_asked_to_fit_a_given_context_to_them()
 
 #[tokio::test]
 async fn an_engine_killed_while_idle_is_reaped_and_launched_again() {
-    let dies = Launch { death: Some(Death::WhenIdle(Duration::from_millis(50))), ..Launch::default() };
+    let dies = Launch { death: Some(Death::WhenIdle(2 * SECOND)), ..Launch::default() };
     let script = Script { launches: vec![dies, Launch::default()] }.place();
     let pool = Engines::fake().scripted("a", &script).start();
     let first = lease(&pool, "a").await.unwrap();
@@ -180,7 +180,7 @@ async fn a_silent_load_is_killed_after_the_stall_and_a_talking_one_at_the_limit_
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
     let over = reason(&pool, "a").await;
     assert!(over.starts_with("llama-server was not ready after 2 s; its last lines:\n"), "{over}");
-    assert!(over.contains("I load_tensors: 5 %"), "{over}");
+    assert!(over.contains("I load_tensors: "), "{over}");
     lease(&pool, "a").await.unwrap();
     assert_eq!(pids(&script).into_iter().filter(|pid| is_running(*pid)).count(), 1);
 }

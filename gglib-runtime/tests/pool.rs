@@ -389,12 +389,13 @@ async fn shutting_down_waits_for_leases_up_to_its_bound_and_refuses_all_who_arri
                 Some(held)
             }
         };
-        let bound = if returned { BOUND } else { 500 * MS };
+        // Twenty are refused before it is over.
+        let bound = if returned { BOUND } else { 2000 * MS };
         let shut_down = tokio::time::timeout(SOON, pool.shut_down(bound));
         let (held, in_time) = tokio::join!(arrivals, shut_down);
         in_time.expect("the bound is kept");
         assert!(!is_running(pid));
-        assert_eq!(began.elapsed() >= 500 * MS, !returned, "{:?}", began.elapsed());
+        assert!(returned || began.elapsed() >= bound, "{:?}", began.elapsed());
         if let Some(held) = held {
             assert_eq!(held.confirm().await, Liveness::Dead);
         }
