@@ -33,6 +33,8 @@ impl Home {
             .env("HOME", self.0.path())
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("GGLIB_LLAMA_SERVER")
+            // See `real::one_thread`: engines of several tests run at once here.
+            .env("LLAMA_ARG_THREADS", "1")
             .env("GGLIB_DATA_DIR", target_dir().join("test-assets"));
         command
     }
