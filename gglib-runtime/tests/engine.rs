@@ -199,7 +199,7 @@ async fn a_load_longer_than_the_stall_is_not_killed_while_it_talks() {
 
 #[tokio::test]
 async fn an_engine_stopped_by_a_signal_while_loading_is_stalled_and_killed() {
-    let script = Script::always(Launch { load: Load::Takes(SECOND), ..Launch::default() }).place();
+    let script = Script::always(Launch { load: Load::Takes(10 * SECOND), ..Launch::default() }).place();
     let mut engines = Engines::fake().scripted("a", &script);
     engines.launch.load_stall = SECOND / 2;
     let pool = engines.start();
@@ -454,9 +454,9 @@ async fn over_tcp_an_engine_shows_that_it_knows_its_key() {
     assert!(only_engine(&*pool).await.address.unwrap().starts_with("http://127.0.0.1:"));
 }
 
-/// A pool of an engine that takes a second before it listens, and somebody else's listener at its port by then.
+/// A pool of an engine that takes some seconds before it listens, and somebody else's listener at its port by then.
 async fn with_its_port_taken(then: impl FnOnce(std::net::TcpListener)) -> String {
-    let script = Script::always(Launch { binds_after: SECOND, ..Launch::default() }).place();
+    let script = Script::always(Launch { binds_after: 3 * SECOND, ..Launch::default() }).place();
     let mut engines = Engines::fake().scripted("a", &script);
     engines.launch.transport = Transport::Tcp;
     let pool = engines.start();

@@ -267,7 +267,7 @@ async fn after_kill_9_the_next_request_has_a_new_engine() {
 
 #[tokio::test]
 async fn a_load_goes_on_without_the_client_that_wanted_it_and_the_next_one_joins_it() {
-    let scripts: [_; 1] = scripts(500 * MS, Duration::ZERO);
+    let scripts: [_; 1] = scripts(2000 * MS, Duration::ZERO);
     let pool = engines(&scripts).start();
     tokio::select! {
         _ = lease(&pool, "a") => panic!("the load takes longer"),

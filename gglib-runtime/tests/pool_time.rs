@@ -133,9 +133,10 @@ async fn a_load_that_nobody_wants_goes_on_if_it_is_more_than_half_done_and_else_
     assert!((secs(40)..secs(60)).contains(&known.loading), "{known:?}");
     drop(lease(&pool, "b").await);
 
-    // Nothing of it is done.
+    // Nothing of it is done. (Killed before it has said so, it would leave its part of the script to the next.)
     let leaver = enter("a");
     let pid = loading("a").await;
+    scripts[0].until("its launch", BOUND, |log| log.launches() == 2).await;
     drop(leaver);
     let b = lease(&pool, "b").await;
     assert!(!is_running(pid));
