@@ -10,6 +10,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const BOUND: Duration = Duration::from_secs(60);
+/// For a drill of many scenarios.
+const LONG: Duration = Duration::from_secs(300);
 const MS: Duration = Duration::from_millis(1);
 
 /// A configuration of its own, with fake engines.
@@ -20,7 +22,7 @@ struct Home {
 
 /// An engine that takes its time for prompts and for each piece of its answers.
 fn steady() -> Launch {
-    let reply = Reply { prefill: 300 * MS, prefill_steps: 3, pace: 40 * MS, ..Reply::numbered(25) };
+    let reply = Reply { prefill: 1500 * MS, prefill_steps: 3, pace: 40 * MS, ..Reply::numbered(25) };
     Launch { replies: vec![reply], ..Launch::default() }
 }
 
@@ -51,7 +53,7 @@ impl Home {
     }
 
     fn drill(&self, args: &[&str]) -> Output {
-        self.gglib(&[&["drill"], args].concat()).output().expect("gglib starts")
+        gglib_testkit::output(&mut self.gglib(&[&["drill"], args].concat()), LONG)
     }
 }
 
@@ -115,7 +117,8 @@ fn whatever_happens_to_the_engine_every_request_ends_as_promised() {
 
 #[test]
 fn an_engine_that_hangs_is_found_out_by_the_clocks_which_are_told_when_they_are_not_the_shipped_ones() {
-    let brief = "[timeouts]\nconnect = \"500ms\"\nresponse_headers = \"500ms\"\nfirst_content = \"1s\"\nidle = \"1s\"";
+    let brief =
+        "[timeouts]\nconnect = \"1s\"\nresponse_headers = \"2s\"\nfirst_content = \"2s\"\nidle = \"2s\"";
     let home = Home::new(&Script::always(steady()), brief);
     let output = home.drill(&["--scenario", "stop-idle", "--scenario", "stop-stream"]);
     let printed = text(&output.stdout);
@@ -130,10 +133,10 @@ fn an_engine_that_hangs_is_found_out_by_the_clocks_which_are_told_when_they_are_
     Drill of m on an endpoint of its own
     Promise: every request ends within 45m (at most 3 waits, 4 attempts, 1 repair)
     Settings that are not as shipped:
-      timeouts.connect = 500ms (shipped: 2s)
-      timeouts.response_headers = 500ms (shipped: 30s)
-      timeouts.first_content = 1s (shipped: 5m)
-      timeouts.idle = 1s (shipped: 1m)
+      timeouts.connect = 1s (shipped: 2s)
+      timeouts.response_headers = 2s (shipped: 30s)
+      timeouts.first_content = 2s (shipped: 5m)
+      timeouts.idle = 2s (shipped: 1m)
     ");
     for row in
         ["SIGSTOP, idle             plain  full answer (relaunch)", "SIGSTOP, in a stream      stream "]
@@ -172,7 +175,7 @@ fn a_running_endpoint_is_drilled_only_when_that_is_said_and_agreed_to_and_goes_o
     let home = Home::new(&Script::always(steady()), "");
     let drill = |address: &str, args: &[&str]| {
         let args = [&["drill", "--scenario", "kill-stream", "--json"], args].concat();
-        home.gglib(&args).env("GGLIB_SERVER_LISTEN", address).output().expect("gglib starts")
+        gglib_testkit::output(home.gglib(&args).env("GGLIB_SERVER_LISTEN", address), LONG)
     };
     assert_eq!(drill("127.0.0.1:1", &["--live", "--yes"]).status.code(), Some(7));
 
@@ -194,8 +197,8 @@ fn a_running_endpoint_is_drilled_only_when_that_is_said_and_agreed_to_and_goes_o
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(json(&refused)["not_played"][0]["scenario"], "disk-full");
 
-    let status = home.gglib(&["status", "--json", "--url", &format!("http://{address}")]).output();
-    let status = json(&status.expect("gglib starts"));
+    let url = format!("http://{address}");
+    let status = json(&gglib_testkit::output(&mut home.gglib(&["status", "--json", "--url", &url]), BOUND));
     assert_eq!(
         (&status["totals"]["continuations"], &status["engines"][0]["in_flight"]),
         (&2.into(), &0.into())
@@ -251,8 +254,11 @@ fn other_people(address: &str) -> std::thread::JoinHandle<()> {
     let address = address.to_owned();
     std::thread::spawn(move || {
         for turn in 0..3 {
+            let mut looks = 0;
             while turn > 0 && !is_drilling(&address) {
-                std::thread::yield_now();
+                looks += 1;
+                assert!(looks < 6000, "the drill has asked nothing for a minute");
+                std::thread::park_timeout(10 * MS);
             }
             let body = r#"{"model":"o","messages":[],"stream":true}"#;
             let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close";
@@ -282,7 +288,7 @@ async fn other_peoples_requests_are_waited_for_and_not_held_against_a_running_en
     slow.until("others to be served", BOUND, |log| log.requests() == 1).await;
     let mut drill =
         home.gglib(&["drill", "--live", "--yes", "--json", "--model", "m", "--scenario", "kill-stream"]);
-    let output = drill.env("GGLIB_SERVER_LISTEN", address).output().expect("gglib starts");
+    let output = gglib_testkit::output(drill.env("GGLIB_SERVER_LISTEN", address), LONG);
     assert_eq!(outcomes(&json(&output)), "kill -9, in a stream      stream answered       continuation true");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     others.join().expect("they have their answers");

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use gglib_testkit::{real, target_dir};
 use serde_json::Value;
+
+/// Far longer than all of it takes, also on a busy machine.
+const LONG: Duration = Duration::from_secs(1200);
 
 /// All that need no clock to run out.
 const QUICK: [&str; 11] = [
@@ -31,16 +35,16 @@ fn every_request_of_a_drill_ends_as_promised_and_nothing_is_left_running() {
     std::fs::write(&config, text).expect("writable");
     std::fs::create_dir(&temporary).expect("writable");
 
-    let output = Command::new(env!("CARGO_BIN_EXE_gglib"))
+    let mut drill = Command::new(env!("CARGO_BIN_EXE_gglib"));
+    drill
         .args(["drill", "--json", "--config"])
         .arg(&config)
         .args(QUICK.iter().flat_map(|scenario| ["--scenario", scenario]))
         .env("GGLIB_DATA_DIR", target_dir().join("test-assets"))
         .env("TMPDIR", &temporary)
         .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("GGLIB_LLAMA_SERVER")
-        .output()
-        .expect("gglib starts");
+        .env_remove("GGLIB_LLAMA_SERVER");
+    let output = gglib_testkit::output(&mut drill, LONG);
     let said = String::from_utf8_lossy(&output.stderr);
     let card: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {said}", String::from_utf8_lossy(&output.stdout)));

@@ -33,12 +33,14 @@ impl Home {
             .env("HOME", self.0.path())
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("GGLIB_LLAMA_SERVER")
+            // See `real::one_thread`: engines of several tests run at once here.
+            .env("LLAMA_ARG_THREADS", "1")
             .env("GGLIB_DATA_DIR", target_dir().join("test-assets"));
         command
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        self.gglib(args).output().expect("gglib starts")
+        gglib_testkit::output(&mut self.gglib(args), UP)
     }
 
     /// Starts `gglib up` on a free port and waits for its answer; the endpoint's address.
@@ -124,7 +126,7 @@ fn q_answers_with_what_was_piped_in() {
         .spawn()
         .expect("gglib starts");
     child.stdin.take().expect("piped").write_all(b"Lighthouse").expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
+    let output = gglib_testkit::output_of(child, UP);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).to_lowercase().contains("lighthouse"), "{}", text(&output.stdout));
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use gglib_testkit::engines::{freeze, is_running, parent_of, signal};
+use gglib_testkit::engines::{Orphan, freeze, is_running, parent_of, signal};
 use gglib_testkit::wire::{Wire, post};
 use gglib_testkit::{Launch, Running, Script, Scripted, fake_engine, until};
 use rustix::process::Signal;
@@ -32,7 +32,7 @@ impl Served {
     }
 
     async fn connect(&self) -> Wire<TcpStream> {
-        Wire::new(TcpStream::connect(&self.address).await.expect("the endpoint listens"))
+        Wire::new(TcpStream::connect(&self.address).await.expect("the endpoint listens")).within(5 * BOUND)
     }
 
     /// The process of the engine that has answered a request.
@@ -80,6 +80,7 @@ async fn an_engine_is_entered_and_found_at_the_next_start_although_one_is_instal
     let mut first = Served::start(data);
     let left = first.engine().await;
     assert_eq!(entries(data).len(), 1);
+    let _orphan = Orphan::of(left);
     // In the same instant: neither can do the work of the other.
     let guard = parent_of(left);
     freeze(first.running.id()).await;

@@ -52,7 +52,7 @@ impl Served {
     }
 
     async fn connect(&self) -> Wire<TcpStream> {
-        Wire::new(TcpStream::connect(&self.address).await.expect("the endpoint listens"))
+        Wire::new(TcpStream::connect(&self.address).await.expect("the endpoint listens")).within(5 * BOUND)
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -302,7 +302,8 @@ fn assert_draining(answer: &Answer) {
 
 #[tokio::test]
 async fn sigterm_refuses_who_waits_and_who_comes_and_lets_who_is_served_finish() {
-    let script = scripted(30);
+    // Three seconds: half of it until a waiting stream has its head, half of it until the drain's bound.
+    let script = scripted(60);
     let mut served = Served::start(&model("m", &script, ""));
     let mut answered = served.stream("m").await;
     let engine = pid(&served.status().await, "m").expect("it is loaded");
@@ -333,7 +334,7 @@ async fn sigterm_refuses_who_waits_and_who_comes_and_lets_who_is_served_finish()
 
     let (rest, end) = answered.rest().await;
     assert_eq!(end, Piece::End);
-    assert!(rest.contains("\"29 \"") && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+    assert!(rest.contains("\"59 \"") && rest.ends_with("data: [DONE]\n\n"), "{rest}");
     assert!(served.running.until_end(BOUND).success());
     assert!(!is_running(u32::try_from(engine).expect("a process id")));
 }

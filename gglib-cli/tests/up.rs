@@ -60,7 +60,7 @@ impl Home {
     fn up(&self, address: &str, model: &str) -> Output {
         let mut command = self.gglib(&["up", "--model", model]);
         command.env("GGLIB_CONFIG", self.config()).env("GGLIB_SERVER_LISTEN", address);
-        command.output().expect("gglib starts")
+        gglib_testkit::output(&mut command, 5 * BOUND)
     }
 }
 

@@ -135,7 +135,7 @@ async fn kill(served: &Served) {
 
 #[tokio::test]
 async fn killed_in_the_middle_the_stream_goes_on_as_a_fresh_engine_would() {
-    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new());
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, real::one_thread());
     let served = Served::start(engines, shipped()).await;
     let (mut continued, mut diverged) = (0, 0);
     for prompt in PROMPTS {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use self::served::{BOUND, Served, in_flight, shipped};
 
 async fn smollm2() -> Served {
-    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new());
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, real::one_thread());
     Served::start(engines, shipped()).await
 }
 
@@ -115,7 +115,7 @@ async fn a_plain_and_a_streamed_answer_say_the_same_and_odd_members_pass() {
 
 #[tokio::test]
 async fn two_choices_both_come_whole() {
-    let engines = Engines::real().model("smollm2", &real::smollm2(), 2, Vec::new());
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 2, real::one_thread());
     let served = Served::start(engines, shipped()).await;
     let two = json!({ "n": 2, "temperature": 1, "ignore_eos": true });
     let plain = served.chat(&short(&two)).await;
@@ -167,7 +167,7 @@ async fn killed_while_idle_the_next_client_knows_nothing_of_it() {
 
 #[tokio::test]
 async fn killed_in_the_middle_of_a_stream_it_is_an_error_and_the_next_request_is_served() {
-    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new());
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, real::one_thread());
     let served = Served::start(engines, Settings { continue_streams: false, ..shipped() }).await;
     let mut client = served.connect().await;
     client.send(post("/v1/chat/completions", &endless(&json!({ "stream": true })))).await;
@@ -202,12 +202,13 @@ async fn killed_in_the_middle_of_a_plain_answer_it_is_answered_all_the_same() {
 
 #[tokio::test]
 async fn an_engine_for_embeddings_that_is_killed_over_one_is_replaced_and_no_engine_for_chats_answers_it() {
-    let args = ["--embeddings", "--pooling", "mean"].map(str::to_owned).to_vec();
+    let mut args = real::one_thread();
+    args.extend(["--embeddings", "--pooling", "mean"].map(str::to_owned));
     let engines = Engines::real().model("vectors", &real::smollm2(), 1, args).model(
         "smollm2",
         &real::smollm2(),
         1,
-        Vec::new(),
+        real::one_thread(),
     );
     let served = Served::start(engines, shipped()).await;
     let embed = |model: &str, input: &str| {
@@ -295,11 +296,11 @@ async fn a_client_that_leaves_frees_the_engine() {
 
 #[tokio::test]
 async fn two_models_in_turn_from_four_clients_are_twenty_full_answers() {
-    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new()).model(
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, real::one_thread()).model(
         "gemma3",
         &real::gemma3(),
         1,
-        Vec::new(),
+        real::one_thread(),
     );
     let served = Served::start(engines, shipped()).await;
     let clients = (0..4).map(|client| {

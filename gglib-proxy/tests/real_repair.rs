@@ -89,7 +89,8 @@ fn the_call(answer: &Answer) -> (String, Value) {
 #[tokio::test]
 async fn gemma_calls_when_its_template_knows_tools_and_a_broken_call_in_the_history_does_not_stop_it() {
     let template = real::tool_template().into_os_string().into_string().unwrap();
-    let args = vec!["--chat-template-file".to_owned(), template];
+    let mut args = real::one_thread();
+    args.extend(["--chat-template-file".to_owned(), template]);
     let served = Served::start(Engines::real().model("gemma3", &real::gemma3(), 1, args), shipped()).await;
     // It does not stop calling by itself.
     let body = ask(&json!({ "stop": ["</tool_call>"] }));
@@ -118,7 +119,7 @@ async fn gemma_calls_when_its_template_knows_tools_and_a_broken_call_in_the_hist
 
 #[tokio::test]
 async fn a_model_that_was_never_taught_to_call_is_made_to_by_our_grammar() {
-    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, Vec::new());
+    let engines = Engines::real().model("smollm2", &real::smollm2(), 1, real::one_thread());
     let served = Served::start(engines, shipped()).await;
     let named = json!({ "type": "function", "function": { "name": "create_event" } });
     for (number, choice) in [json!("required"), named].into_iter().enumerate() {
@@ -142,7 +143,8 @@ async fn a_model_that_was_never_taught_to_call_is_made_to_by_our_grammar() {
 /// The real model's own calls, with nothing that holds it: with a template that knows tools, or one that seems not to.
 async fn relayed(is_taught: bool, repair: bool) -> Served {
     let path = |path: PathBuf| path.into_os_string().into_string().unwrap();
-    let mut args = vec!["--chat-template-file".to_owned(), path(real::tool_template())];
+    let mut args = real::one_thread();
+    args.extend(["--chat-template-file".to_owned(), path(real::tool_template())]);
     args.extend([TO_FLAG.to_owned(), path(real::engine())]);
     args.extend((!is_taught).then(|| UNTAUGHT_FLAG.to_owned()));
     let engines = Engines::of(relay_engine()).model("gemma3", &real::gemma3(), 1, args);

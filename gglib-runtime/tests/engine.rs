@@ -14,7 +14,7 @@ use gglib_core::ports::{Lease, Liveness};
 use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::GuardCommand;
 use gglib_testkit::engines::{
-    Enter, children_of, engine_pid, freeze, is_running, only_engine, parent_of, signal, snapshot,
+    Enter, Orphan, children_of, engine_pid, freeze, is_running, only_engine, parent_of, signal, snapshot,
     until_snapshot,
 };
 use gglib_testkit::{Death, End, Engines, Entry, Launch, Load, Script, Scripted, fake_engine, until};
@@ -150,7 +150,7 @@ async fn an_engine_without_devices_is_not_asked_to_fit_a_given_context_to_them()
 
 #[tokio::test]
 async fn an_engine_killed_while_idle_is_reaped_and_launched_again() {
-    let dies = Launch { death: Some(Death::WhenIdle(Duration::from_millis(50))), ..Launch::default() };
+    let dies = Launch { death: Some(Death::WhenIdle(2 * SECOND)), ..Launch::default() };
     let script = Script { launches: vec![dies, Launch::default()] }.place();
     let pool = Engines::fake().scripted("a", &script).start();
     let first = lease(&pool, "a").await.unwrap();
@@ -180,7 +180,7 @@ async fn a_silent_load_is_killed_after_the_stall_and_a_talking_one_at_the_limit_
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
     let over = reason(&pool, "a").await;
     assert!(over.starts_with("llama-server was not ready after 2 s; its last lines:\n"), "{over}");
-    assert!(over.contains("I load_tensors: 5 %"), "{over}");
+    assert!(over.contains("I load_tensors: "), "{over}");
     lease(&pool, "a").await.unwrap();
     assert_eq!(pids(&script).into_iter().filter(|pid| is_running(*pid)).count(), 1);
 }
@@ -199,7 +199,7 @@ async fn a_load_longer_than_the_stall_is_not_killed_while_it_talks() {
 
 #[tokio::test]
 async fn an_engine_stopped_by_a_signal_while_loading_is_stalled_and_killed() {
-    let script = Script::always(Launch { load: Load::Takes(SECOND), ..Launch::default() }).place();
+    let script = Script::always(Launch { load: Load::Takes(10 * SECOND), ..Launch::default() }).place();
     let mut engines = Engines::fake().scripted("a", &script);
     engines.launch.load_stall = SECOND / 2;
     let pool = engines.start();
@@ -342,18 +342,16 @@ async fn a_grandchild_that_escapes_with_the_pipes_holds_up_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let pid_file = dir.path().join("pid");
     // It leaves the process group, which is all that a guard can hold.
-    let escape = format!("setsid sleep 1000 & echo $! > {}; echo gone >&2; exit 1", pid_file.display());
+    let escape = format!("setsid sleep 60 & echo $! > {}; echo gone >&2; exit 1", pid_file.display());
     let script = Script::default().place();
     let mut engines = Engines::fake().scripted("a", &script);
     engines.launch.binary = program(dir.path(), "escapes", &escape);
     let asked = Instant::now();
     let reason = reason(&engines.start(), "a").await;
+    let took = asked.elapsed();
+    let _escaped = Orphan::of(std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap());
     assert_eq!(reason, "llama-server ended with exit status 1 while loading; its last lines:\ngone");
-    assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
-    let escaped: u32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-    if is_running(escaped) {
-        signal(escaped, Signal::KILL);
-    }
+    assert!(took < SOON, "{took:?}");
 }
 
 #[tokio::test]
@@ -456,9 +454,9 @@ async fn over_tcp_an_engine_shows_that_it_knows_its_key() {
     assert!(only_engine(&*pool).await.address.unwrap().starts_with("http://127.0.0.1:"));
 }
 
-/// A pool of an engine that takes a second before it listens, and somebody else's listener at its port by then.
+/// A pool of an engine that takes some seconds before it listens, and somebody else's listener at its port by then.
 async fn with_its_port_taken(then: impl FnOnce(std::net::TcpListener)) -> String {
-    let script = Script::always(Launch { binds_after: SECOND, ..Launch::default() }).place();
+    let script = Script::always(Launch { binds_after: 3 * SECOND, ..Launch::default() }).place();
     let mut engines = Engines::fake().scripted("a", &script);
     engines.launch.transport = Transport::Tcp;
     let pool = engines.start();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gglib_core::model::ModelName;
 use gglib_runtime::engine::Register;
-use gglib_testkit::engines::{Enter, children_of, freeze, is_running, parent_of, signal};
+use gglib_testkit::engines::{Enter, Orphan, children_of, freeze, is_running, parent_of, signal};
 use gglib_testkit::{Launch, Load, Running, Script, Scripted, bins, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -270,6 +270,7 @@ async fn an_engine_that_we_and_its_guard_have_left_is_killed_at_the_next_start()
     assert_eq!(register.sweep().unwrap(), 0);
     assert!(is_running(owner.engine));
 
+    let _orphan = Orphan::of(owner.engine);
     // In the same instant: neither can do the work of the other.
     freeze(owner.process.id()).await;
     freeze(owner.guard).await;

@@ -267,7 +267,7 @@ async fn after_kill_9_the_next_request_has_a_new_engine() {
 
 #[tokio::test]
 async fn a_load_goes_on_without_the_client_that_wanted_it_and_the_next_one_joins_it() {
-    let scripts: [_; 1] = scripts(500 * MS, Duration::ZERO);
+    let scripts: [_; 1] = scripts(2000 * MS, Duration::ZERO);
     let pool = engines(&scripts).start();
     tokio::select! {
         _ = lease(&pool, "a") => panic!("the load takes longer"),
@@ -389,12 +389,13 @@ async fn shutting_down_waits_for_leases_up_to_its_bound_and_refuses_all_who_arri
                 Some(held)
             }
         };
-        let bound = if returned { BOUND } else { 500 * MS };
+        // Twenty are refused before it is over.
+        let bound = if returned { BOUND } else { 2000 * MS };
         let shut_down = tokio::time::timeout(SOON, pool.shut_down(bound));
         let (held, in_time) = tokio::join!(arrivals, shut_down);
         in_time.expect("the bound is kept");
         assert!(!is_running(pid));
-        assert_eq!(began.elapsed() >= 500 * MS, !returned, "{:?}", began.elapsed());
+        assert!(returned || began.elapsed() >= bound, "{:?}", began.elapsed());
         if let Some(held) = held {
             assert_eq!(held.confirm().await, Liveness::Dead);
         }

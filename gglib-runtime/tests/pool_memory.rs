@@ -192,7 +192,7 @@ async fn what_was_measured_is_known_to_the_next_run_and_a_model_too_large_is_not
 
 #[tokio::test]
 async fn the_next_launch_waits_for_the_memory_of_the_one_before_but_not_for_ever() {
-    for (lingers, least, most) in [(400 * MS, 400 * MS, 3000 * MS), (60_000 * MS, 5000 * MS, 9000 * MS)] {
+    for (lingers, least, most) in [(1500 * MS, 1500 * MS, 4500 * MS), (60_000 * MS, 5000 * MS, 15_000 * MS)] {
         let scripts: [_; 2] = healthy();
         let scale = Scale::of(&[6, 6]);
         let (mut engines, _data) = engines(&scripts, &scale, 8);
@@ -222,9 +222,9 @@ async fn the_next_launch_waits_for_the_memory_of_a_cancelled_load_too() {
     let pid = engine_pid(&*pool).await;
     drop(leaver);
     let began = Instant::now();
-    scale.state.lock().unwrap().taken = Some((20, began + 400 * MS));
+    scale.state.lock().unwrap().taken = Some((20, began + 1500 * MS));
     drop(lease(&pool, "b").await);
-    assert!((400 * MS..3000 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!((1500 * MS..4500 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert!(!is_running(pid));
     assert_eq!(residents(&pool).await, ["b"]);
     assert_eq!(snapshot(&*pool).await.totals.cancelled_loads, 1);
@@ -336,7 +336,8 @@ async fn a_model_that_never_loads_is_launched_once_per_pause() {
     let scripts = [Script { launches: vec![broken.clone(), broken, Launch::default()] }.place()];
     let (mut engines, _data) = engines(&scripts, &Scale::of(&[]), 64);
     // The shipped pause is ten seconds; what it does over time is shown in core.
-    engines.admission.breaker = BreakerSettings { open_for: 300 * MS, ..BreakerSettings::MODEL_LOAD };
+    let pause = 2000 * MS;
+    engines.admission.breaker = BreakerSettings { open_for: pause, ..BreakerSettings::MODEL_LOAD };
     let pool = engines.start();
     let changes = Arc::new(Changes::default());
     pool.publish_breakers(changes.clone());
@@ -349,7 +350,7 @@ async fn a_model_that_never_loads_is_launched_once_per_pause() {
         );
         for _ in 0..20 {
             let refused = refusal(&pool, "a").await;
-            if began.elapsed() < 300 * MS {
+            if began.elapsed() < pause {
                 assert!(matches!(&refused, Refusal::BreakerOpen { failures, .. } if *failures == round));
             }
         }

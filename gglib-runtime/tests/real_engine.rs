@@ -25,19 +25,13 @@ use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Several engines run at once here. Their threads wait for each other by spinning, so that more threads than the
-/// machine has to spare slow each other down out of all proportion.
-fn one_thread() -> Vec<String> {
-    vec!["--threads".to_owned(), "1".to_owned()]
-}
-
 fn smollm2() -> Engines {
-    Engines::real().model("smollm2", &real::smollm2(), 1, one_thread())
+    Engines::real().model("smollm2", &real::smollm2(), 1, real::one_thread())
 }
 
 /// Two models, of which one fits.
 fn both() -> Engines {
-    smollm2().model("gemma3", &real::gemma3(), 1, one_thread())
+    smollm2().model("gemma3", &real::gemma3(), 1, real::one_thread())
 }
 
 /// One request from the queue to the end of its answer, which must be whole.

@@ -33,15 +33,19 @@ struct Machine {
 
 impl Machine {
     async fn start(dir: &Path) -> Self {
-        let one_thread = || vec!["--threads".to_owned(), "1".to_owned()];
         // The last run's lock is shared for a moment by what another test is about to start.
-        until("the directory to be free", SOON, || SlotStore::open(dir, BUDGET).is_ok()).await;
-        let slots = Arc::new(SlotStore::open(dir, BUDGET).unwrap());
-        let mut engines = Engines::real().model(A, &real::smollm2(), 1, one_thread()).model(
+        let mut opened = None;
+        until("the directory to be free", SOON, || {
+            opened = SlotStore::open(dir, BUDGET).ok();
+            opened.is_some()
+        })
+        .await;
+        let slots = Arc::new(opened.unwrap());
+        let mut engines = Engines::real().model(A, &real::smollm2(), 1, real::one_thread()).model(
             B,
             &real::gemma3(),
             1,
-            one_thread(),
+            real::one_thread(),
         );
         engines.slots = Some(Arc::clone(&slots));
         Self { pool: engines.start(), slots }
@@ -163,9 +167,12 @@ async fn with_no_room_on_the_disk_the_save_fails_and_the_swap_does_not() {
     std::fs::write(&program, limited).unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let slots = Arc::new(SlotStore::open(&slots_dir, BUDGET).unwrap());
-    let mut engines = Engines::of(program)
-        .model(A, &real::smollm2(), 1, vec!["--threads".to_owned(), "1".to_owned()])
-        .model(B, &real::gemma3(), 1, vec!["--threads".to_owned(), "1".to_owned()]);
+    let mut engines = Engines::of(program).model(A, &real::smollm2(), 1, real::one_thread()).model(
+        B,
+        &real::gemma3(),
+        1,
+        real::one_thread(),
+    );
     engines.slots = Some(Arc::clone(&slots));
     let machine = Machine { pool: engines.start(), slots };
     let mut messages = vec![question(300)];

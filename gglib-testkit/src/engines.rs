@@ -14,7 +14,7 @@ use gglib_runtime::admission::Pool;
 use gglib_runtime::engine::{GuardCommand, LaunchSettings, Launcher, Register};
 use gglib_runtime::memory::Accounts;
 use gglib_runtime::slots::SlotStore;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 
 use crate::{Scripted, bins, fake_engine, real, until};
 
@@ -189,6 +189,29 @@ pub fn children_of(pid: u32) -> Vec<u32> {
 pub fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("pids are positive numbers");
     kill_process(pid, signal).expect("the process exists");
+}
+
+/// A process that a test takes from whoever would end it. When this is dropped its whole group is killed.
+#[derive(Debug)]
+pub struct Orphan {
+    group: Option<Pid>,
+}
+
+impl Orphan {
+    /// The process `pid`, and the group that it is in now. One that has ended already is nothing.
+    pub fn of(pid: u32) -> Self {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        Self { group: pid.and_then(|pid| getpgid(Some(pid)).ok()) }
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            // The group may be empty by now.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// Stops the process `pid` by SIGSTOP and waits until its last thread has heard of it.

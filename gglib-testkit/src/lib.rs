@@ -27,6 +27,7 @@
 
 mod bins;
 pub mod engines;
+mod output;
 pub mod real;
 mod running;
 mod script;
@@ -37,6 +38,7 @@ pub mod wire;
 pub use self::{
     bins::{TO_FLAG, UNTAUGHT_FLAG, bins, fake_engine, relay_engine, target_dir},
     engines::Engines,
+    output::{output, output_of},
     running::Running,
     script::{
         Death, End, Entry, Fault, Launch, Load, Log, Reply, SCRIPT_ENV_VAR, SCRIPT_FLAG, Script, Scripted,

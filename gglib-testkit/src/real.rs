@@ -30,6 +30,12 @@ pub fn tool_template() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/tools.jinja")
 }
 
+/// Arguments for one thread, to be added to an engine's others where several engines may run at once. Their threads wait for
+/// each other by spinning, so that more threads than the machine has to spare slow each other down out of all proportion.
+pub fn one_thread() -> Vec<String> {
+    ["--threads", "1"].map(str::to_owned).to_vec()
+}
+
 fn installed(artifact: &Artifact) -> PathBuf {
     let assets = target_dir().join("test-assets");
     match install::install(artifact, &assets, &()) {

@@ -1,7 +1,10 @@
 //! A client that sees every byte: HTTP/1.1 by hand, over whatever carries bytes.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 /// One connection. Its reader knows whether a body came to its end or was cut off.
 #[derive(Debug)]
@@ -9,6 +12,8 @@ pub struct Wire<S> {
     stream: S,
     unread: Vec<u8>,
     framing: Framing,
+    /// How long it waits for bytes.
+    bound: Option<Duration>,
 }
 
 /// How the body that comes next is delimited.
@@ -59,9 +64,16 @@ pub fn post(path: &str, body: &str) -> String {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    /// A client on `stream`.
+    /// A client on `stream`, which waits for ever.
     pub fn new(stream: S) -> Self {
-        Self { stream, unread: Vec::new(), framing: Framing::Length(0) }
+        Self { stream, unread: Vec::new(), framing: Framing::Length(0), bound: None }
+    }
+
+    /// The same, but it panics when no byte comes for `bound`. That is time of tokio's clock, so not for one that is paused:
+    /// nothing but the wait itself would make it go on.
+    #[must_use]
+    pub fn within(self, bound: Duration) -> Self {
+        Self { bound: Some(bound), ..self }
     }
 
     /// Sends bytes as they are.
@@ -171,7 +183,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Reads more; false when the connection has ended, in good order or not.
     async fn read(&mut self) -> bool {
-        self.stream.read_buf(&mut self.unread).await.is_ok_and(|read| read > 0)
+        let read = self.stream.read_buf(&mut self.unread);
+        let read = match self.bound {
+            Some(bound) => timeout(bound, read).await.unwrap_or_else(|_| panic!("no byte came in {bound:?}")),
+            None => read.await,
+        };
+        read.is_ok_and(|read| read > 0)
     }
 }
 

@@ -135,7 +135,7 @@ async fn launches_die_in_turn_with_their_last_words() {
         stderr: vec![words.to_owned()],
         ..Launch::default()
     };
-    let loading = dying(Death::WhileLoading(SOON), End::Kill, "allocating");
+    let loading = dying(Death::WhileLoading(Duration::from_secs(1)), End::Kill, "allocating");
     let scripted = Script {
         launches: vec![
             dying(Death::BeforeBind, End::Exit(3), "cannot allocate memory"),
@@ -254,7 +254,8 @@ async fn a_reused_connection_is_dropped_once() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_when_told() {
-    let (_scripted, engine) = launched(Launch { idle_close: SOON, ..Launch::default() }).await;
+    let (_scripted, engine) =
+        launched(Launch { idle_close: Duration::from_secs(1), ..Launch::default() }).await;
     assert_eq!(until_end(&mut engine.connect().await).await, "");
 }
 

@@ -15,12 +15,18 @@ use self::served::Served;
 
 #[tokio::test]
 async fn the_real_engine_keeps_the_contract() {
-    contract::check(Served::start(&real::engine(), &real::smollm2(), &[])).await;
+    contract::check(Served::start(&real::engine(), &real::smollm2(), &real::one_thread())).await;
 }
 
 #[tokio::test]
 async fn the_real_engine_wants_its_key() {
-    contract::check_key(Served::start_with(&real::engine(), &real::smollm2(), &[], Some("k"))).await;
+    contract::check_key(Served::start_with(
+        &real::engine(),
+        &real::smollm2(),
+        &real::one_thread(),
+        Some("k"),
+    ))
+    .await;
 }
 
 /// Installed from four wheels, whose parts are joined.
@@ -36,7 +42,8 @@ fn both_real_models_are_gguf_files() {
 #[tokio::test]
 async fn the_real_engine_keeps_its_slots() {
     let directory = tempfile::tempdir().unwrap();
-    let saves = ["--slot-save-path".to_owned(), directory.path().display().to_string()];
-    let start = || Served::start(&real::engine(), &real::smollm2(), &saves);
+    let mut args = real::one_thread();
+    args.extend(["--slot-save-path".to_owned(), directory.path().display().to_string()]);
+    let start = || Served::start(&real::engine(), &real::smollm2(), &args);
     contract::check_slots(start(), start()).await;
 }

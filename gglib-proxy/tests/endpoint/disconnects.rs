@@ -53,7 +53,7 @@ async fn in_the_prompt_and_in_the_answer_the_engine_is_told_within_a_second() {
 
 #[tokio::test]
 async fn in_the_queue_the_place_is_given_up_and_the_neighbour_is_unharmed() {
-    let long = Reply { pace: Duration::from_millis(20), ..Reply::numbered(50) };
+    let long = Reply { pace: Duration::from_millis(100), ..Reply::numbered(50) };
     let scripted = Script::always(Launch { replies: vec![long], ..Launch::default() }).place();
     let served = Served::start(Engines::fake().scripted("a", &scripted), shipped()).await;
     let mut neighbour = sent(&served, STREAM).await;
@@ -74,7 +74,7 @@ async fn in_the_queue_the_place_is_given_up_and_the_neighbour_is_unharmed() {
 
 #[tokio::test]
 async fn while_loading_the_load_goes_on_for_whoever_comes_next() {
-    let slow = Launch { load: Load::Takes(Duration::from_secs(2)), ..Launch::default() };
+    let slow = Launch { load: Load::Takes(Duration::from_secs(6)), ..Launch::default() };
     let scripted = Script::always(slow).place();
     let served = Served::start(Engines::fake().scripted("a", &scripted), shipped()).await;
     for body in [STREAM, PLAIN] {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::served::{Served, in_flight, shipped};
 
 /// The time for a hang to show.
-const BRIEF: Duration = Duration::from_millis(800);
+const BRIEF: Duration = Duration::from_secs(2);
 
 /// Every route, and whether its answer is streamed.
 const REQUESTS: [(&str, &str, bool); 6] = [
@@ -42,7 +42,7 @@ const MID_ANSWER: [Fault; 3] = [Fault::HangAfter(2), Fault::PingAfter(2), Fault:
 
 fn settings() -> Settings {
     let mut settings = shipped();
-    settings.timeouts.connect = Duration::from_millis(200);
+    settings.timeouts.connect = BRIEF;
     settings.timeouts.response_headers = BRIEF;
     settings.timeouts.first_content = BRIEF;
     settings.timeouts.idle = BRIEF;

@@ -93,7 +93,7 @@ async fn a_body_that_is_too_large_is_told_so_however_it_comes() {
 
     let asking = "POST /v1/chat/completions HTTP/1.1\r\nhost: gglib\r\ncontent-length: 20000000\r\nexpect: 100-continue\r\n\r\n";
     let answer =
-        tokio::time::timeout(Duration::from_secs(1), async { served.connect().await.ask(asking).await });
+        tokio::time::timeout(Duration::from_secs(20), async { served.connect().await.ask(asking).await });
     check(&answer.await.expect("no byte of the body is needed"), 413, "body_too_large", "asked beforehand");
 
     let frame = r#"{"model":"smollm2","messages":[],"user":""}"#;
@@ -160,8 +160,9 @@ async fn a_request_keeps_its_id_if_it_is_fit_for_a_log() {
 
 #[tokio::test]
 async fn one_more_than_the_queue_holds_is_refused_at_once_with_a_time() {
-    let slow = Reply { pace: Duration::from_millis(100), ..Reply::numbered(10) };
-    let scripted = Script::always(Launch { replies: vec![slow], ..Launch::default() }).place();
+    let slow = Reply { pace: Duration::from_millis(500), ..Reply::numbered(10) };
+    let replies = vec![slow, Reply::numbered(10)];
+    let scripted = Script::always(Launch { replies, ..Launch::default() }).place();
     let mut engines = Engines::fake().scripted("a", &scripted);
     engines.admission.queue = 10;
     let served = Served::start(engines, shipped()).await;

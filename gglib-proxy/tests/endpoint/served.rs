@@ -39,7 +39,7 @@ impl Served {
     }
 
     pub(crate) async fn connect(&self) -> Wire<TcpStream> {
-        Wire::new(TcpStream::connect(self.address).await.unwrap())
+        Wire::new(TcpStream::connect(self.address).await.unwrap()).within(5 * BOUND)
     }
 
     pub(crate) async fn chat(&self, body: &str) -> Answer {

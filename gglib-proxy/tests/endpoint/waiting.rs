@@ -160,8 +160,10 @@ async fn a_refusal_tells_the_truth_also_inside_a_stream_and_beyond_a_minute() {
 /// T25: with answers measured, one request too many hears when there is room.
 #[tokio::test]
 async fn a_full_queue_refuses_before_any_byte_with_a_time_from_what_was_measured() {
-    let slow = Reply { pace: Duration::from_millis(100), ..Reply::numbered(10) };
-    let scripted = Script::always(Launch { replies: vec![slow], ..Launch::default() }).place();
+    // The first answer is measured, and the second is what is waited for.
+    let paced = |pace| Reply { pace: Duration::from_millis(pace), ..Reply::numbered(10) };
+    let replies = vec![paced(100), paced(500), paced(0)];
+    let scripted = Script::always(Launch { replies, ..Launch::default() }).place();
     let mut engines = Engines::fake().scripted("a", &scripted);
     engines.admission.queue = 2;
     let served = Served::start(engines, shipped()).await;

@@ -199,27 +199,32 @@ async fn errors(engine: &Served) {
 /// Kept open between requests, closed by the engine when idle for 5 s.
 async fn connections(engine: &Served) {
     let mut stream = engine.connect().await;
+    let mut asked = Instant::now();
     for _ in 0..2 {
+        asked = Instant::now();
         stream.write_all(b"GET /health HTTP/1.1\r\nHost: engine\r\n\r\n").await.unwrap();
-        let mut head = vec![0; 1024];
-        let read = stream.read(&mut head).await.unwrap();
-        let head = String::from_utf8_lossy(&head[..read]).into_owned();
-        assert!(head.contains("Keep-Alive: timeout=5, max=100\r\n"), "{head}");
-        assert!(head.ends_with("{\"status\":\"ok\"}"), "{head}");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"{\"status\":\"ok\"}") {
+            let read = timeout(BOUND, stream.read_buf(&mut answer)).await.expect("it answers").unwrap();
+            assert!(read > 0, "cut off after {}", String::from_utf8_lossy(&answer));
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains("Keep-Alive: timeout=5, max=100\r\n"), "{answer}");
     }
-    let idle_since = Instant::now();
+    // It has been idle since its last answer, which came after the question.
     assert_eq!(until_end(&mut stream).await, "");
-    assert!(idle_since.elapsed().as_secs_f32() > 4.0, "{:?}", idle_since.elapsed());
+    assert!(asked.elapsed().as_secs_f32() > 4.0, "{:?}", asked.elapsed());
 }
 
 /// With one slot, the next request is answered only if the first is over: long before it would be over by itself.
 async fn a_stream_left_is_cancelled(engine: &Served) {
     const TOKENS: u32 = 1900;
-    const MEASURED: u32 = 16;
+    const MEASURED: u32 = 64;
     let long = json!({ "stream": true, "max_tokens": TOKENS, "ignore_eos": true });
     let mut answer = engine.chat(&ask(&long)).await;
-    answer.chunk().await.unwrap().unwrap();
+    // Before what is counted: chunks that have piled up on a busy machine are read in no time.
     let began = Instant::now();
+    answer.chunk().await.unwrap().unwrap();
     let mut read = 0;
     while read < MEASURED {
         let chunk = answer.chunk().await.unwrap().unwrap();

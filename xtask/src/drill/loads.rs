@@ -200,7 +200,7 @@ fn idle() -> Vec<Scenario> {
                 }),
         ]
     });
-    let died = Launch { death: Some(Death::WhenIdle(Duration::from_millis(200))), ..Launch::default() };
+    let died = Launch { death: Some(Death::WhenIdle(Duration::from_secs(2))), ..Launch::default() };
     let oom = Scenario::new(
         "T18",
         "it is killed while idle, for want of memory",

@@ -29,7 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "S01",
             "the queue is full, and the client comes back when told",
             Asked::Plain,
-            paced(200),
+            long_first(),
             "full answer",
         )
         .set("admission.queue", "1")
@@ -57,26 +57,37 @@ fn paced(pace: u64) -> Script {
     Script::always(Launch { replies: vec![reply], ..Launch::default() })
 }
 
+/// A first answer of five seconds, behind which others are certainly seen to wait, and quick ones after it.
+pub(super) fn long_first() -> Script {
+    let long = Reply { pace: Duration::from_secs(1), ..Reply::numbered(5) };
+    Script::always(Launch { replies: vec![long, Reply::numbered(5)], ..Launch::default() })
+}
+
 /// One client is served and one waits: there is no place for a third.
-async fn fill(stage: &Stage) -> Result<Vec<Call>, String> {
+async fn fill(stage: &Stage) -> Result<[Call; 2], String> {
     let served = stage.send("a", Asked::Plain);
     stage.until_tries("a", 1).await?;
     let waits = stage.send("a", Asked::Plain);
     stage.until_status("one that waits", |status| status["queue"][0]["waiting"] == 1).await?;
-    Ok(vec![served, waits])
+    Ok([served, waits])
 }
 
 /// The last of `tries` clients that find a full queue.
 fn full(sources: &'static str, name: &'static str, asked: Asked, tries: usize) -> Scenario {
-    Scenario::new(sources, name, asked, paced(400), "429 queue_full, Retry-After")
+    Scenario::new(sources, name, asked, long_first(), "429 queue_full, Retry-After")
         .set("admission.queue", "1")
         .tries(1)
         .play(move |stage| async move {
-            let _waiting = fill(&stage).await?;
+            let [served, waits] = fill(&stage).await?;
             for _ in 1..tries {
                 stage.ask("a", asked).await;
             }
-            Ok(stage.ask("a", asked).await)
+            let seen = stage.ask("a", asked).await;
+            // First who waits, who would else be served when the other one has left.
+            waits.hang_up().await;
+            stage.until_status("nobody to wait", |status| status["queue"][0].is_null()).await?;
+            served.hang_up().await;
+            Ok(seen)
         })
 }
 

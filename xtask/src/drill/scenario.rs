@@ -129,7 +129,7 @@ impl Scenario {
 
     /// Plays it and judges.
     pub(super) async fn run(&self) -> Result<Row> {
-        let stage = Arc::new(Stage::set(self)?);
+        let stage = Arc::new(Stage::set(self).await?);
         let bound = stage.bound;
         let play = self.play.lock().unwrap_or_else(PoisonError::into_inner).take();
         let seen = match play {

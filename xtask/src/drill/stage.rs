@@ -11,6 +11,7 @@ use gglib_cli::drill::outcome::{Asked, Outcome, Seen};
 use gglib_core::config::{self, Sources};
 use gglib_testkit::{Entry, Log, Scripted, fake_engine};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::scenario::Scenario;
@@ -46,7 +47,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts the endpoint; no engine is loaded yet.
-    pub(super) fn set(scenario: &Scenario) -> Result<Self> {
+    pub(super) async fn set(scenario: &Scenario) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let scripts: BTreeMap<_, _> =
             scenario.models.iter().map(|(name, script, _)| (*name, script.place())).collect();
@@ -61,9 +62,10 @@ impl Stage {
                 model.display()
             )?;
         }
-        let sources = Sources { file: Some((Path::new("gglib.toml"), &toml)), env: &|_| None, flags: &[] };
-        let bound = config::load(&sources).with_context(|| scenario.name)?.bound().total;
-        let endpoint = Endpoint::start(&std::env::current_exe()?, directory.path(), &toml)?;
+        let bound = longest(&toml).with_context(|| scenario.name)?;
+        let (xtask, place) = (std::env::current_exe()?, directory.path().to_owned());
+        // It blocks until the endpoint says its address, and the other scenarios have clocks to watch.
+        let endpoint = spawn_blocking(move || Endpoint::start(&xtask, &place, &toml)).await??;
         let client = Client::new(&endpoint.base_url(), bound + Duration::from_secs(10))?;
         Ok(Self { client, bound, endpoint, scripts, directory })
     }
@@ -176,6 +178,12 @@ impl Stage {
 /// The settings that every scenario changes, as lines of TOML.
 pub(super) fn changed() -> String {
     settings(&[])
+}
+
+/// The longest that a request may take with the configuration `toml`.
+fn longest(toml: &str) -> Result<Duration> {
+    let sources = Sources { file: Some((Path::new("gglib.toml"), toml)), env: &|_| None, flags: &[] };
+    Ok(config::load(&sources)?.bound().total)
 }
 
 fn settings(own: &[(&str, &str)]) -> String {

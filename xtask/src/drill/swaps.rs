@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::answers::{healthy, midway};
+use super::queues::long_first;
 use super::scenario::Scenario;
 use super::stage::{Stage, answered};
 
@@ -44,7 +45,7 @@ fn swaps() -> Vec<Scenario> {
             "T2",
             "two other models are wanted at once, and one client leaves",
             Asked::Plain,
-            paced(200),
+            long_first(),
             "full answer",
         )
         .with("b", well())
@@ -80,7 +81,7 @@ fn swaps() -> Vec<Scenario> {
             "T4",
             "a client leaves the queue, then three more swaps",
             Asked::Plain,
-            paced(100),
+            long_first(),
             "full answer",
         )
         .with("b", well())
