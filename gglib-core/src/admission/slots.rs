@@ -106,7 +106,7 @@ impl Admission {
             }
             return;
         }
-        let Some(chosen) = self.choose(&demand, plan, now) else {
+        let Some(chosen) = self.choose(name, &demand, plan, now) else {
             plan.claims.push(demand);
             return;
         };

@@ -347,3 +347,41 @@ fn nobody_is_given_the_room_of_a_pinned_engine_that_is_launched_anew() {
     assert_eq!(desk.ended(1), "launch p as g3");
     assert_eq!(desk.loaded(3), "grant t4 on g3");
 }
+
+#[test]
+fn an_idle_engine_that_is_enough_goes_although_a_busy_one_has_to_go_anyway() {
+    let bounds = Settings { max_resident: 2, ..settings() };
+    let mut desk = Desk::with(bounds, &[]);
+    for (generation, model) in [(1, "a"), (2, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(2, 2);
+    let changed = Profile { revision: 1, ..Profile::default() };
+    let profiles = [("a", changed), ("b", Profile::default()), ("c", Profile::default())];
+    let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
+    let configure = Event::Configure { settings: bounds, profiles, unloadable: [].into() };
+    assert_eq!(desk.tell(configure), "", "a's old engine serves t1");
+    assert_eq!(desk.arrive("a"), "", "the new one takes the room of the old one");
+    assert_eq!(desk.state("c"), Some(EngineState::Resident));
+    desk.leave(3);
+    assert_eq!(desk.arrive("b"), "stop g2");
+    assert_eq!(desk.ended(2), "launch b as g3");
+}
+
+#[test]
+fn an_idle_engine_that_is_enough_goes_although_two_of_a_group_have_to_part() {
+    let bounds = Settings { max_resident: 3, ..settings() };
+    let mut desk = Desk::with(bounds, &[("d", Profile::default())]);
+    for (generation, model) in [(1, "a"), (2, "b"), (3, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(3, 3);
+    let grouped = || Profile { group: Some("large".to_owned()), ..Profile::default() };
+    let profiles =
+        [("a", grouped()), ("b", grouped()), ("c", Profile::default()), ("d", Profile::default())];
+    let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
+    assert_eq!(desk.tell(Event::Configure { settings: bounds, profiles, unloadable: [].into() }), "");
+    assert_eq!(desk.arrive("d"), "stop g3", "a or b may take its time");
+}
