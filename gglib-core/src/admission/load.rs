@@ -186,7 +186,7 @@ impl Admission {
             return;
         };
         let Some(engine) = self.take_out(generation, now) else { return };
-        let Some(model) = self.models.get_mut(&engine.model) else { return };
+        let Some(model) = self.models.get_mut(&engine.model).filter(|_| !engine.retiring) else { return };
         model.measured.stop.add(now.saturating_since(since));
         if engine.keeps_its_place() {
             // Back at once, before anybody else is looked at.

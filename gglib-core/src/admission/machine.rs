@@ -135,7 +135,10 @@ impl Admission {
         else {
             return;
         };
-        if let Some(service) = engine.take_back(lease.ticket, now)
+        let Some(service) = engine.take_back(lease.ticket, now) else { return };
+        // How long somebody held on to an engine that hangs, or was started in another way, says nothing about the next.
+        if matches!(engine.stage, Stage::Resident { .. })
+            && !engine.retiring
             && let Some(model) = self.models.get_mut(&engine.model)
         {
             model.measured.service.add(service);
