@@ -37,6 +37,7 @@
 //! that has died of memory is tried once more after every unused engine has been stopped.
 //!
 //! **Waits** are bounded twice: by the standstill of the queue (a load in progress holds that clock) and by their age.
+//! Who would wait longer than that, by the measured time of the answers before its own, is refused at once.
 //! A request that leaves gives up its place at once. A load that nobody waits for any more goes on if nobody is in need
 //! of its room or if more than half of it is done; else it is cancelled.
 //!

@@ -105,6 +105,12 @@ impl Admission {
             // Not when the first place becomes free: a whole crowd is told the same, and that is one place for all.
             return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, Ticket::NEWCOMER, now)));
         }
+        // Of the whole estimate only this part counts: turns may be shorter, and a long load has to be begun by somebody.
+        let (before, bound) = (model.rounds(waiting).unwrap_or_default(), self.settings.max_wait);
+        if before > bound {
+            let refusal = Refusal::QueueTooLong { wait: before, limit: bound };
+            return Some((refusal, self.estimate(name, waiting, Ticket::NEWCOMER, now)));
+        }
         let retry_at = self.pause_ends(name, model, now)?;
         Some((model.breaker_open(), Some(retry_at.saturating_since(now))))
     }

@@ -166,7 +166,7 @@ impl Admission {
 impl Model {
     /// How long it takes to serve `count` requests, as many at once as its engine takes; the first ones begin at
     /// once. `None` when that has to be known and is not.
-    fn rounds(&self, count: usize) -> Option<Duration> {
+    pub(super) fn rounds(&self, count: usize) -> Option<Duration> {
         let rounds = u32::try_from(count / self.parallel() as usize).unwrap_or(u32::MAX);
         if rounds == 0 {
             Some(Duration::ZERO)

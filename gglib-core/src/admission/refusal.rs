@@ -18,6 +18,18 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
+    /// So many requests wait for the model that one more would wait longer than it may, by the measured time of an answer.
+    #[error(
+        "the requests that wait for this model already will take {} s, and none may wait longer than {} s \
+         (admission.max_wait)",
+        wait.as_secs(), limit.as_secs()
+    )]
+    QueueTooLong {
+        /// How long those before it take.
+        wait: Duration,
+        /// The configured bound.
+        limit: Duration,
+    },
     /// The model's engine did not come up; every waiter of that load gets this.
     #[error("the model could not be loaded: {reason}")]
     LoadFailed {
@@ -78,7 +90,7 @@ impl Refusal {
     /// ```
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::QueueFull { .. } => ErrorCode::QueueFull,
+            Self::QueueFull { .. } | Self::QueueTooLong { .. } => ErrorCode::QueueFull,
             Self::LoadFailed { .. } => ErrorCode::ModelLoadFailed,
             Self::BreakerOpen { .. } => ErrorCode::BreakerOpen,
             Self::InsufficientMemory { .. } | Self::PinnedOut => ErrorCode::InsufficientMemory,

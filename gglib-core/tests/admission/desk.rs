@@ -144,6 +144,7 @@ fn render(command: &Command) -> String {
         Command::Refuse { ticket, refusal, retry_after } => {
             let why = match refusal {
                 Refusal::QueueFull { .. } => "queue full",
+                Refusal::QueueTooLong { .. } => "queue too long",
                 Refusal::LoadFailed { .. } => "load failed",
                 Refusal::BreakerOpen { .. } => "breaker open",
                 Refusal::InsufficientMemory { .. } => "insufficient memory",

@@ -262,3 +262,33 @@ fn an_engine_of_an_older_configuration_says_nothing_about_the_new_one() {
     let stop_and_load = desk.outlook_for("b").unwrap().estimate;
     assert_eq!(stop_and_load, Some(seconds(10)), "how long the new one takes to stop is not known");
 }
+
+#[test]
+fn who_would_wait_too_long_by_the_measured_time_of_an_answer_is_refused_at_once() {
+    let mut desk = Desk::with(Settings { max_wait: seconds(20), ..settings() }, &[]);
+    desk.arrive("a");
+    desk.later(15);
+    desk.loaded(1);
+    desk.later(8);
+    desk.release(1, 1);
+    for _ in 0..4 {
+        assert!(!desk.arrive("a").starts_with("refuse"), "at most two answers go before");
+    }
+    assert_eq!(desk.arrive("a"), "refuse t6: queue too long (again in 32s)", "four answers of 8 s");
+    desk.leave(5);
+    assert_eq!(desk.arrive("a"), "");
+}
+
+/// Nobody would ever load it.
+#[test]
+fn a_load_that_takes_longer_than_anybody_may_wait_is_begun_all_the_same() {
+    let mut desk = Desk::with(Settings { max_wait: seconds(20), ..settings() }, &[]);
+    desk.arrive("a");
+    desk.later(30);
+    assert_eq!(desk.loaded(1), "refuse t1: waited too long");
+    desk.arrive("a");
+    desk.later(8);
+    desk.release(1, 2);
+    desk.ended(1);
+    assert_eq!(desk.arrive("a"), "launch a as g2");
+}

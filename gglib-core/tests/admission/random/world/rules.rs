@@ -62,7 +62,13 @@ impl World {
             }
             Refusal::QueueFull { limit } => {
                 let others = self.waiting.values().filter(|(wanted, _)| wanted == model).count();
-                assert_eq!((others, waited), (*limit, Duration::ZERO), "there is a place");
+                assert_eq!((*limit, waited), (self.settings.queue, Duration::ZERO));
+                assert!(others >= *limit, "there is a place");
+            }
+            Refusal::QueueTooLong { wait, limit } => {
+                let others = self.waiting.values().filter(|(wanted, _)| wanted == model).count();
+                assert_eq!((*limit, waited), (self.settings.max_wait, Duration::ZERO));
+                assert!(wait > limit && others >= self.profiles[model].parallel as usize, "{refusal}");
             }
             Refusal::Stalled { after } => {
                 assert!(waited >= *after && *after == self.settings.stall, "after {waited:?}");
