@@ -220,9 +220,9 @@ impl Admission {
         let running = |engine: &&mut Engine| engine.generation == generation && !engine.is_stopping();
         let Some(engine) = self.engines.iter_mut().find(running) else { return };
         let model = self.models.get_mut(&engine.model);
+        // Somebody is about to get its room; and the end of a load lets the stall clocks run again, from here.
+        self.moved = now;
         if engine.is_loading() {
-            // The end of a load lets the stall clocks run again, from here.
-            self.moved = now;
             self.totals.cancelled_loads += 1;
         }
         engine.stage = Stage::Stopping { since: now };
