@@ -15,8 +15,8 @@
 //! the order to launch it until its memory is back. Models of one [`group`](Profile::group) are never there together.
 //! Models that are waited for and have no engine get their slots in the order of their oldest waiter; one whose turn has
 //! just ended goes behind all who wait by then. If the first one does not fit, the cheapest set of engines that is in
-//! its way has to go: unused ones first (by what a reload costs over the time since they were needed), and else those
-//! whose turn began first. An engine with leases is never stopped for another model, nor is a
+//! its way has to go: unused ones first (by what a reload costs over the time since they were needed), also while an engine
+//! that is to go anyway still serves somebody, and else those whose turn began first. An engine with leases is never stopped for another model, nor is a
 //! [`pinned`](Profile::pinned) one.
 //!
 //! **Turns.** Under this pressure a resident model stands aside: it serves newcomers until its quantum is over, and

@@ -26,8 +26,6 @@ enum Class {
 impl Admission {
     /// The engines that have to go so that `demand` of the model `name` fits beside what the plan has set apart; none if
     /// it will fit without, `None` if it does not fit yet whoever goes.
-    ///
-    /// Unused ones, if they are enough while those that have to go anyway still serve somebody; else the cheapest of all.
     pub(super) fn choose(
         &self,
         name: &ModelName,
@@ -35,27 +33,44 @@ impl Admission {
         plan: &Plan,
         now: Moment,
     ) -> Option<Vec<Generation>> {
-        let stays = |engine: &Engine| engine.holds_room() && plan.spares(engine);
-        // The model's own engine is gone before it is launched anew, however long that takes.
-        let lingers = |engine: &Engine| engine.model != *name && self.is_in_use(engine, now);
-        let fits = |chosen: &[Generation], kept: &dyn Fn(&Engine) -> bool| {
-            let kept = |engine: &Engine| kept(engine) && !chosen.contains(&engine.generation);
+        self.cheapest(plan, now, |kept| {
+            // The model's own engine is gone before it is launched anew, however long that takes.
+            let kept = |engine: &Engine| kept(engine) && (engine.model != *name || engine.holds_room());
             self.fits(demand, &plan.claims, kept)
-        };
-        let candidates = self.candidates(plan, now);
-        let unused = candidates.iter().filter(|(worth, _)| worth.0 == Class::Unused);
-        fewest(unused, |chosen| fits(chosen, &|engine| stays(engine) || lingers(engine)))
-            .or_else(|| fewest(candidates.iter(), |chosen| fits(chosen, &stays)))
+        })
     }
 
     /// Chooses who has to go because more is resident than may be: measured footprints turned out larger than
     /// the estimates, or the configuration has changed.
     pub(super) fn choose_overdrawn(&self, plan: &mut Plan, now: Moment) {
         for (_, generation) in self.candidates(plan, now) {
-            if self.is_overdrawn(plan) || self.is_beside_its_group(generation, plan) {
+            if self.is_beside_its_group(generation, plan) {
                 plan.leaving.push((generation, None));
             }
         }
+        let too_many = self
+            .cheapest(plan, now, |kept| !self.is_overdrawn(|engine| engine.stays() && kept(engine)))
+            // That is not enough, but more cannot be done.
+            .unwrap_or_else(|| self.candidates(plan, now).into_iter().map(|(_, it)| it).collect());
+        plan.leaving.extend(too_many.into_iter().map(|generation| (generation, None)));
+    }
+
+    /// Who has to go until `fits` is content with those that are kept: unused engines, if they are enough while those
+    /// that go anyway still serve somebody; else the cheapest of all.
+    fn cheapest(
+        &self,
+        plan: &Plan,
+        now: Moment,
+        fits: impl Fn(&dyn Fn(&Engine) -> bool) -> bool,
+    ) -> Option<Vec<Generation>> {
+        let stays = |engine: &Engine| engine.holds_room() && plan.spares(engine);
+        let is_there = |engine: &Engine| stays(engine) || self.is_in_use(engine, now);
+        let candidates = self.candidates(plan, now);
+        let unused = candidates.iter().filter(|(worth, _)| worth.0 == Class::Unused);
+        let without = |chosen: &[Generation], engine: &Engine| !chosen.contains(&engine.generation);
+        fewest(unused, |chosen| fits(&|engine| is_there(engine) && without(chosen, engine))).or_else(|| {
+            fewest(candidates.iter(), |chosen| fits(&|engine| stays(engine) && without(chosen, engine)))
+        })
     }
 
     /// Whether another engine of its group stays, too.
@@ -70,14 +85,14 @@ impl Admission {
     /// Whether anybody stays that may not, as [`choose_overdrawn`](Self::choose_overdrawn) sees it.
     pub(super) fn has_overdrawn(&self) -> bool {
         let plan = Plan::default();
-        self.is_overdrawn(&plan)
+        self.is_overdrawn(Engine::stays)
             || self.engines.iter().any(|engine| self.is_beside_its_group(engine.generation, &plan))
     }
 
-    /// Whether more engines, or larger ones, stay than may. A single one always may.
-    fn is_overdrawn(&self, plan: &Plan) -> bool {
-        let staying = self.engines.iter().filter(|engine| engine.stays() && plan.spares(engine));
-        let (count, memory) = staying.fold((0, Memory::ZERO), |(count, memory), engine| {
+    /// Whether those that are kept are more engines, or larger ones, than may be there. A single one always may.
+    fn is_overdrawn(&self, kept: impl Fn(&Engine) -> bool) -> bool {
+        let kept = self.engines.iter().filter(|engine| kept(engine));
+        let (count, memory) = kept.fold((0, Memory::ZERO), |(count, memory), engine| {
             (count + 1, memory.saturating_add(engine.charge))
         });
         count > 1 && (count > self.settings.max_resident || !memory.fits_in(self.settings.budget))

@@ -379,9 +379,28 @@ fn an_idle_engine_that_is_enough_goes_although_two_of_a_group_have_to_part() {
     }
     desk.release(3, 3);
     let grouped = || Profile { group: Some("large".to_owned()), ..Profile::default() };
-    let profiles =
-        [("a", grouped()), ("b", grouped()), ("c", Profile::default()), ("d", Profile::default())];
+    let profiles = [("a", grouped()), ("b", grouped()), ("c", Profile::default()), ("d", Profile::default())];
     let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
     assert_eq!(desk.tell(Event::Configure { settings: bounds, profiles, unloadable: [].into() }), "");
     assert_eq!(desk.arrive("d"), "stop g3", "a or b may take its time");
+}
+
+#[test]
+fn who_gives_nothing_back_of_what_is_overdrawn_stays() {
+    let on_gpu = Profile { footprint: Some(Memory { ram: 0, vram: 4 << 30 }), ..Profile::default() };
+    let budget = Memory { ram: 8 << 30, vram: 8 << 30 };
+    let settings = Settings { max_resident: 3, budget, ..settings() };
+    let mut desk = Desk::with(settings, &[("a", sized(1)), ("b", on_gpu.clone()), ("c", on_gpu)]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    desk.arrive("b");
+    desk.loaded(2);
+    desk.later(60);
+    desk.arrive("c");
+    assert_eq!(desk.measured(3, Memory { ram: 0, vram: 6 << 30 }), "grant t3 on g3", "a has no part in it");
+    assert_eq!(
+        (desk.state("b"), desk.state("c")),
+        (Some(EngineState::Draining), Some(EngineState::Resident))
+    );
 }
