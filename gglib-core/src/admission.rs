@@ -42,7 +42,7 @@
 //! of its room or if more than half of it is done; else it is cancelled.
 //!
 //! An engine that has not been used for its [`ttl`](Profile::ttl) is stopped. So is one that has outgrown what it took when
-//! it was ready, as soon as nobody uses it; a pinned one is then launched anew at once.
+//! it was ready: it stands aside, as for a rival, and goes when nobody uses it; a pinned one is then launched anew at once.
 
 pub use command::{Command, Urgency};
 pub use event::{Event, LoadFailure};

@@ -51,7 +51,7 @@ pub enum Event {
         /// The launch.
         generation: Generation,
     },
-    /// The engine takes so much more than when it was ready that it is to be launched anew, as soon as nobody uses it.
+    /// The engine takes so much more than when it was ready that it is to stand aside, and to be launched anew.
     Outgrown {
         /// The launch.
         generation: Generation,

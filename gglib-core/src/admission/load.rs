@@ -116,9 +116,14 @@ impl Admission {
         model.refuse_all(&refusal, retry_after, out);
     }
 
-    pub(super) fn outgrown(&mut self, generation: Generation) {
-        if let Some(engine) = self.engines.iter_mut().find(|engine| engine.generation == generation) {
+    /// A ready engine takes too much: it stands aside from now on, and ends as soon as nobody uses it.
+    pub(super) fn outgrown(&mut self, generation: Generation, now: Moment) {
+        let resident = |engine: &&mut Engine| {
+            engine.generation == generation && matches!(engine.stage, Stage::Resident { .. })
+        };
+        if let Some(engine) = self.engines.iter_mut().find(resident) {
             engine.outgrown = true;
+            self.press(generation, None, now);
         }
     }
 

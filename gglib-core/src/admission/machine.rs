@@ -58,7 +58,7 @@ impl Admission {
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
             Event::Condemn { generation } => self.condemn(generation, now, out),
             Event::Answered { generation } => self.answered(generation, now),
-            Event::Outgrown { generation } => self.outgrown(generation),
+            Event::Outgrown { generation } => self.outgrown(generation, now),
             Event::Ended { generation } => self.ended(generation, now, out),
             Event::Estimated { model, footprint } => self.estimated(&model, footprint),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),

@@ -144,7 +144,7 @@ impl Admission {
     }
 
     /// Makes an engine stand aside from now on, for `rival` if it is for one, unless it does already.
-    fn press(&mut self, generation: Generation, rival: Option<&ModelName>, now: Moment) {
+    pub(super) fn press(&mut self, generation: Generation, rival: Option<&ModelName>, now: Moment) {
         let Some(index) = self.engines.iter().position(|engine| engine.generation == generation) else {
             return;
         };
@@ -167,7 +167,7 @@ impl Admission {
     fn lift_pressure(&mut self, plan: &Plan) -> bool {
         let mut lifted = false;
         for engine in &mut self.engines {
-            if engine.pressure.is_some() && plan.spares(engine) {
+            if engine.pressure.is_some() && plan.spares(engine) && !engine.outgrown {
                 engine.pressure = None;
                 lifted = true;
             }

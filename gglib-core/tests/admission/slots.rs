@@ -404,3 +404,31 @@ fn who_gives_nothing_back_of_what_is_overdrawn_stays() {
         (Some(EngineState::Draining), Some(EngineState::Resident))
     );
 }
+
+#[test]
+fn an_engine_that_has_outgrown_its_room_ends_under_steady_traffic_too() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("a");
+    desk.later(60);
+    assert_eq!(desk.tell(Event::Outgrown { generation: Generation(1) }), "");
+    assert_eq!(desk.release(1, 1), "grant t2 on g1", "it has waited since before");
+    assert_eq!(desk.arrive("a"), "");
+    assert_eq!(desk.state("a"), Some(EngineState::Draining));
+    assert_eq!(desk.release(1, 2), "stop g1");
+    assert_eq!(desk.ended(1), "launch a as g2");
+    assert_eq!(desk.loaded(2), "grant t3 on g2");
+    assert_eq!(desk.totals().recycles, 1);
+}
+
+#[test]
+fn an_engine_that_is_being_stopped_has_not_outgrown_its_room() {
+    let mut desk = Desk::with(settings(), &[("a", Profile { pinned: true, ..Profile::default() })]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    assert_eq!(desk.condemn(1), "kill g1");
+    assert_eq!(desk.tell(Event::Outgrown { generation: Generation(1) }), "");
+    assert_eq!(desk.ended(1), "", "nobody waits for it");
+}
