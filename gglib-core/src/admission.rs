@@ -34,7 +34,8 @@
 //!
 //! **Loads that fail** are told to whoever waits for them, and open a breaker of the model: for 10 s, doubling up to
 //! 5 min ([`BreakerSettings::MODEL_LOAD`](crate::retry::BreakerSettings::MODEL_LOAD)); then one load is tried. A load
-//! that has died of memory is tried once more after every unused engine has been stopped.
+//! that has died of memory is tried once more when every engine has been stopped that is neither in use nor pinned; nothing
+//! is launched before it or beside it.
 //!
 //! **Waits** are bounded twice: by the standstill of the queue (a load in progress holds that clock) and by their age.
 //! Who would wait longer than that, by the measured time of the answers before its own, is refused at once.

@@ -97,7 +97,7 @@ impl Admission {
         let permit = engine.permit.expect("a load that was not cancelled has its permit");
         if failure.out_of_memory && !engine.second_try && !model.queue.is_empty() {
             model.breaker.settle(permit, Outcome::Neutral, now);
-            self.evict_and_load_again(&engine.model, now, out);
+            self.evict_and_load_again(&engine.model);
             return;
         }
         model.breaker.settle(permit, Outcome::Failure, now);
@@ -208,14 +208,17 @@ impl Admission {
     }
 
     /// A load that has died of memory is tried once more, with all the room that can be made.
-    fn evict_and_load_again(&mut self, name: &ModelName, now: Moment, out: &mut Vec<Command>) {
+    fn evict_and_load_again(&mut self, name: &ModelName) {
         if let Some(model) = self.models.get_mut(name) {
             model.second_try = true;
         }
-        self.evict_the_idle(now, out);
     }
 
-    fn evict_the_idle(&mut self, now: Moment, out: &mut Vec<Command>) {
+    /// Stops whoever is idle by the time of a second try.
+    pub(super) fn evict_for_a_second_try(&mut self, now: Moment, out: &mut Vec<Command>) {
+        if !self.models.values().any(|model| model.second_try && !model.queue.is_empty()) {
+            return;
+        }
         for index in 0..self.engines.len() {
             let engine = &self.engines[index];
             if engine.is_idle() && !engine.profile.pinned {

@@ -113,7 +113,8 @@ fn insufficient(needed: Option<Memory>, budget: Memory, reason: Option<&str>) ->
     if let Some(reason) = reason {
         let _ = write!(
             text,
-            "; two loads ran out of memory, the second one with every unused engine stopped: {reason}"
+            "; two loads ran out of memory, the second one after every engine had been stopped that was neither in use \
+             nor pinned: {reason}"
         );
     }
     text
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(
             refusal(Some(gib(1, 2)), Memory::UNBOUNDED, Some("killed")),
             "the model takes 1024 MiB of memory and 2048 MiB of GPU memory; two loads ran out of memory, the \
-             second one with every unused engine stopped: killed"
+             second one after every engine had been stopped that was neither in use nor pinned: killed"
         );
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) leaving: Vec<(Generation, Option<ModelName>)>,
     /// What is set apart for models earlier in the order.
     pub(super) claims: Vec<Demand>,
+    /// A load has died of memory, and nothing is launched beside its second try.
+    pub(super) is_reserved: bool,
 }
 
 impl Plan {
@@ -45,7 +47,8 @@ impl Admission {
     pub(super) fn make_room(&mut self, now: Moment, out: &mut Vec<Command>) -> bool {
         let mut lifted = false;
         while self.has_room_to_make() {
-            let mut plan = Plan::default();
+            self.evict_for_a_second_try(now, out);
+            let mut plan = Plan { is_reserved: self.is_trying_again(), ..Plan::default() };
             self.choose_overdrawn(&mut plan, now);
             for (generation, _) in &plan.leaving {
                 self.press(*generation, None, now);
@@ -61,6 +64,13 @@ impl Admission {
             }
         }
         lifted
+    }
+
+    /// Whether a load is in progress, and waited for, that is the second try of one that has died of memory.
+    fn is_trying_again(&self) -> bool {
+        let is_awaited =
+            |engine: &Engine| self.models.get(&engine.model).is_some_and(|model| !model.queue.is_empty());
+        self.engines.iter().any(|engine| engine.is_loading() && engine.second_try && is_awaited(engine))
     }
 
     /// Whether anything has to be decided at all; mostly not.
@@ -92,6 +102,7 @@ impl Admission {
             model.refuse_all(&refusal, Some(at.saturating_since(now)), out);
             return;
         }
+        let second_try = model.second_try;
         let demand =
             Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
         let budget = self.settings.budget;
@@ -114,11 +125,12 @@ impl Admission {
             plan.leaving.push((generation, Some(name.clone())));
             self.press(generation, Some(name), now);
         }
-        if self.has_room(name, &demand) {
+        if !plan.is_reserved && self.has_room(name, &demand) {
             self.launch(name, now, out);
         } else {
             plan.claims.push(demand);
         }
+        plan.is_reserved |= second_try;
     }
 
     /// Whether there is room now, beside everything that still takes memory.
@@ -210,7 +222,7 @@ impl Admission {
             let Some(model) = self.models.get(&name) else { continue };
             let memory = model.footprint().unwrap_or_default();
             let demand = Demand { memory, group: model.profile.group.clone() };
-            if plan.claims.is_empty() && self.has_room(&name, &demand) {
+            if plan.claims.is_empty() && !plan.is_reserved && self.has_room(&name, &demand) {
                 self.launch(&name, now, out);
             }
         }
