@@ -40,6 +40,8 @@ pub(super) struct World {
     /// Engines that no configuration knows any more.
     outdated: BTreeSet<Generation>,
     condemned: BTreeSet<Generation>,
+    /// Loads that were given up.
+    cancelled: BTreeSet<Generation>,
     outgrown: BTreeSet<Generation>,
     /// Models that this event wants loaded although nobody waits.
     unasked: BTreeSet<ModelName>,
@@ -86,6 +88,7 @@ impl World {
             short: BTreeSet::new(),
             outdated: BTreeSet::new(),
             condemned: BTreeSet::new(),
+            cancelled: BTreeSet::new(),
             failed_twice: None,
             outgrown: BTreeSet::new(),
             unasked: BTreeSet::new(),
@@ -124,8 +127,11 @@ impl World {
             Step::End(which) => self.end(Process::Stopping, which),
             Step::Crash(which) => self.end(Process::Ready, which),
             Step::Condemn(which) => {
-                if let Some(generation) = self.one(Process::Ready, which) {
-                    self.dies(generation);
+                let loading = which.is_multiple_of(4).then_some(Process::Loading);
+                if let Some(generation) = self.one(loading.unwrap_or(Process::Ready), which / 4) {
+                    if loading.is_none() {
+                        self.dies(generation);
+                    }
                     self.condemned.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
@@ -141,6 +147,8 @@ impl World {
             }
             Step::Answer(which) => self.answer(which),
             Step::Stale(which) => self.stale(which),
+            Step::Late(which) => self.late(which),
+            Step::Foreign(which) => self.foreign(which),
             Step::Wait(by) => {
                 self.now = self.now.saturating_add(seconds(by));
                 self.tell(Event::Tick);
@@ -172,7 +180,6 @@ impl World {
     /// Events of generations that are over change nothing.
     fn stale(&mut self, which: usize) {
         let Some(generation) = choose(self.ended.iter(), which) else { return };
-        let before = self.machine.snapshot(self.now);
         let failure = LoadFailure { reason: "late".into(), out_of_memory: which.is_multiple_of(2) };
         let event = match which % 7 {
             0 => Event::Loaded { generation, footprint: Some(gib(1)) },
@@ -183,10 +190,35 @@ impl World {
             5 => Event::Outgrown { generation },
             _ => Event::Release { lease: LeaseId { generation, ticket: Ticket(self.tickets) } },
         };
+        self.check_ignored(&event);
+    }
+
+    /// What is told of an engine that is being stopped comes too late.
+    fn late(&mut self, which: usize) {
+        let Some(generation) = self.one(Process::Stopping, which / 4) else { return };
+        self.check_ignored(&match which % 4 {
+            0 => Event::Loaded { generation, footprint: Some(gib(1)) },
+            1 => Event::Condemn { generation },
+            2 => Event::Answered { generation },
+            _ => Event::Outgrown { generation },
+        });
+    }
+
+    /// A lease that the engine has not given, or no longer, changes nothing.
+    fn foreign(&mut self, which: usize) {
+        let Some(generation) = choose(self.engines.keys(), which) else { return };
+        let lease = LeaseId { generation, ticket: Ticket(which as u64 % (self.tickets + 1)) };
+        if !self.leases.contains(&lease) {
+            self.check_ignored(&Event::Release { lease });
+        }
+    }
+
+    fn check_ignored(&mut self, event: &Event) {
+        let before = self.machine.snapshot(self.now);
         let mut out = Vec::new();
-        self.machine.handle(event, self.now, &mut out);
-        assert_eq!(out, [], "a stale event caused commands");
-        assert_eq!(self.machine.snapshot(self.now), before);
+        self.machine.handle(event.clone(), self.now, &mut out);
+        assert_eq!(out, [], "{event:?} caused commands");
+        assert_eq!(self.machine.snapshot(self.now), before, "{event:?}");
     }
 
     fn tell(&mut self, event: Event) {
@@ -209,7 +241,7 @@ impl World {
             ends.is_none_or(|end| due.is_some_and(|due| due <= end)),
             "nobody looks after the oldest waiter"
         );
-        self.check_groups();
+        self.check_the_idle();
         for (ticket, (model, _)) in &self.waiting {
             assert!(self.profiles.contains_key(model), "{ticket:?} waits for what is not configured");
             assert!(self.machine.outlook(*ticket, self.now).is_some(), "{ticket:?} was lost");

@@ -7,7 +7,7 @@ use gglib_core::admission::{Event, Profile, Settings};
 use gglib_core::model::ModelName;
 
 use super::{World, size};
-use crate::desk::gib;
+use crate::desk::{gib, seconds};
 use crate::random::Change;
 
 impl World {
@@ -48,6 +48,19 @@ impl World {
                 let Settings { budget, max_resident, .. } = self.all.0;
                 settings.budget = budget.saturating_sub(gib(less));
                 settings.max_resident = max_resident.saturating_sub(usize::from(less == 3)).max(1);
+            }
+            Change::Waits(parts) => {
+                let parts = u32::try_from(parts).expect("they are few") + 1;
+                let Settings { stall, max_wait, queue, quantum, .. } = self.all.0;
+                (settings.stall, settings.max_wait) = (stall / parts, max_wait / parts);
+                (settings.queue, settings.quantum) = (queue / parts as usize, quantum / parts);
+            }
+            Change::Use(more) => {
+                if let Some(profile) = profiles.get_mut(&changed) {
+                    profile.parallel = 1 + u32::try_from(more).expect("it is little");
+                    profile.ttl = (more > 0).then(|| seconds(10 * more));
+                    profile.preload = more == 2;
+                }
             }
         }
         // What an engine takes is never in a configuration; the file of a model that is changed is looked at.

@@ -123,7 +123,13 @@ impl World {
         }
         let is_paused = self.pauses.get(&engine.model).is_some_and(|(until, _)| *until > self.now);
         let is_due = comes_back && !is_paused && self.has_room_for(&engine.model, &engine.profile);
-        self.tell(Event::Ended { generation });
+        if self.cancelled.contains(&generation) && which.is_multiple_of(2) {
+            // The load has failed before it could be given up.
+            let failure = LoadFailure { reason: "broken".into(), out_of_memory: which.is_multiple_of(4) };
+            self.tell(Event::LoadFailed { generation, failure });
+        } else {
+            self.tell(Event::Ended { generation });
+        }
         assert!(!is_due || self.is_staying(&engine.model), "a pinned engine has lost its place");
     }
 
