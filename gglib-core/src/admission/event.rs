@@ -65,8 +65,10 @@ pub enum Event {
     Estimated {
         /// The model.
         model: ModelName,
-        /// With what has been measured of this very file, if anything has. Takes the place of what was known.
+        /// By its header. Takes the place of what was known.
         footprint: Memory,
+        /// What has been measured of this very file, if anything has; that counts instead.
+        measured: Option<Memory>,
     },
     /// The model's file was looked at before anything was stopped for it, and cannot be loaded. Counts as a failed
     /// load, unless an engine is there that needs the file no more.

@@ -129,10 +129,10 @@ impl Admission {
 
     /// Plans with another estimate from now on. An engine that is there is charged with what it was launched for, and
     /// what it was measured to take still counts; else that was another engine's, perhaps of another file.
-    pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory) {
+    pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory, measured: Option<Memory>) {
         let is_there = self.engine_of(name).is_some_and(Engine::stays);
         if let Some(model) = self.models.get_mut(name) {
-            model.profile.footprint = Some(footprint);
+            (model.profile.footprint, model.profile.measured) = (Some(footprint), measured);
             model.measured.footprint = model.measured.footprint.filter(|_| is_there);
         }
     }

@@ -60,7 +60,7 @@ impl Admission {
             Event::Answered { generation } => self.answered(generation, now),
             Event::Outgrown { generation } => self.outgrown(generation, now),
             Event::Ended { generation } => self.ended(generation, now, out),
-            Event::Estimated { model, footprint } => self.estimated(&model, footprint),
+            Event::Estimated { model, footprint, measured } => self.estimated(&model, footprint, measured),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
             Event::Preload => self.preload(),
             Event::Configure { settings, profiles, unloadable } => {

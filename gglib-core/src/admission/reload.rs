@@ -33,8 +33,9 @@ impl Admission {
             let model = match before.remove(&name) {
                 Some(model) if model.profile.revision == profile.revision => {
                     // Estimates come from the model's file and not with the configuration.
-                    let footprint = profile.footprint.or(model.profile.footprint);
-                    Model { profile: Profile { footprint, ..profile }, ..model }
+                    let known = if profile.footprint.is_some() { &profile } else { &model.profile };
+                    let (footprint, measured) = (known.footprint, known.measured);
+                    Model { profile: Profile { footprint, measured, ..profile }, ..model }
                 }
                 Some(Model { queue, moved, behind, .. }) => {
                     Model { queue, moved, behind, ..Model::new(profile, settings.breaker) }

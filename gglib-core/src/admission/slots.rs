@@ -103,14 +103,14 @@ impl Admission {
             return;
         }
         let second_try = model.second_try;
-        let demand =
-            Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
         let budget = self.settings.budget;
-        if !demand.memory.fits_in(budget) {
-            let refusal = Refusal::InsufficientMemory { needed: Some(demand.memory), budget, reason: None };
+        if model.is_too_large(budget) {
+            let refusal = Refusal::InsufficientMemory { needed: model.footprint(), budget, reason: None };
             model.refuse_all(&refusal, None, out);
             return;
         }
+        let demand =
+            Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
         if !self.fits(&demand, &[], Engine::keeps_its_place) {
             if let Some(model) = self.models.get_mut(name) {
                 model.refuse_all(&Refusal::PinnedOut, None, out);
@@ -142,7 +142,7 @@ impl Admission {
             && !(second_try && self.engines.iter().any(Engine::is_stopping))
     }
 
-    /// Whether `demand` fits beside the claims and those engines for which `kept` holds.
+    /// Whether `demand` fits beside the claims and those engines for which `kept` holds. Without any, it does.
     pub(super) fn fits(&self, demand: &Demand, claims: &[Demand], kept: impl Fn(&Engine) -> bool) -> bool {
         let mut slots = 1 + claims.len();
         let mut memory = claims.iter().fold(demand.memory, |sum, claim| sum.saturating_add(claim.memory));
@@ -152,7 +152,8 @@ impl Admission {
             memory = memory.saturating_add(engine.charge);
             excluded |= shared(engine.profile.group.as_ref(), demand.group.as_ref());
         }
-        !excluded && slots <= self.settings.max_resident.max(1) && memory.fits_in(self.settings.budget)
+        let is_within = memory.fits_in(self.settings.budget) || slots == 1;
+        !excluded && slots <= self.settings.max_resident.max(1) && is_within
     }
 
     /// Makes an engine stand aside from now on, for `rival` if it is for one, unless it does already.
@@ -222,7 +223,8 @@ impl Admission {
             let Some(model) = self.models.get(&name) else { continue };
             let memory = model.footprint().unwrap_or_default();
             let demand = Demand { memory, group: model.profile.group.clone() };
-            if plan.claims.is_empty() && !plan.is_reserved && self.has_room(&name, &demand) {
+            let is_too_large = model.is_too_large(self.settings.budget);
+            if !is_too_large && plan.claims.is_empty() && !plan.is_reserved && self.has_room(&name, &demand) {
                 self.launch(&name, now, out);
             }
         }

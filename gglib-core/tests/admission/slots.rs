@@ -84,7 +84,7 @@ fn what_was_measured_replaces_the_estimate() {
 #[test]
 fn what_was_measured_of_one_file_is_not_charged_for_another() {
     let estimated = |desk: &mut Desk, ram| {
-        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(ram) })
+        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(ram), measured: None })
     };
     let mut desk = Desk::with(several(8, 8), &[("a", sized(5))]);
     desk.arrive("a");
@@ -431,4 +431,37 @@ fn an_engine_that_is_being_stopped_has_not_outgrown_its_room() {
     assert_eq!(desk.condemn(1), "kill g1");
     assert_eq!(desk.tell(Event::Outgrown { generation: Generation(1) }), "");
     assert_eq!(desk.ended(1), "", "nobody waits for it");
+}
+
+#[test]
+fn a_model_that_was_measured_to_take_a_little_more_than_the_budget_has_it_for_itself() {
+    let slightly_more = Memory { ram: (8 << 30) + (8 << 30) / 10, vram: 0 };
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(7)), ("b", sized(1))]);
+    desk.arrive("a");
+    desk.measured(1, slightly_more);
+    desk.release(1, 1);
+    desk.ended(1);
+    assert_eq!(desk.arrive("b"), "launch b as g2");
+    assert_eq!(desk.arrive("a"), "", "it has run before, but not beside b");
+    desk.loaded(2);
+    assert_eq!(desk.release(2, 2), "stop g2");
+    assert_eq!(desk.ended(2), "launch a as g3");
+    assert_eq!(desk.loaded(3), "grant t3 on g3");
+    assert_eq!(desk.arrive("b"), "", "nobody has a place beside it");
+
+    // Remembered from a run before, and how much is too much.
+    let remembered = |ram| {
+        let measured = Some(Memory { ram, vram: 0 });
+        let mut desk = Desk::with(several(8, 8), &[]);
+        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(7), measured });
+        desk.arrive("a")
+    };
+    assert_eq!(remembered(slightly_more.ram), "launch a as g1");
+    assert_eq!(remembered(slightly_more.ram + 1), "refuse t1: insufficient memory");
+}
+
+#[test]
+fn what_exceeds_the_budget_by_estimate_is_not_preloaded_either() {
+    let mut desk = Desk::with(several(8, 8), &[("a", Profile { preload: true, ..sized(9) })]);
+    assert_eq!(desk.tell(Event::Preload), "");
 }

@@ -27,8 +27,8 @@ pub(super) struct World {
     leases: BTreeSet<LeaseId>,
     engines: BTreeMap<Generation, Engine>,
     ended: Vec<Generation>,
-    /// What is known of each model's size: the latest estimate, and the latest measurement, which wins.
-    known: BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>,
+    /// What is known of each model's size.
+    known: BTreeMap<ModelName, Known>,
     /// Until when each model must not be launched, and how long the next pause is.
     pauses: BTreeMap<ModelName, (Moment, u64)>,
     /// How many engines of each model in a row have died before they had answered anything.
@@ -46,6 +46,24 @@ pub(super) struct World {
     /// Models that this event wants loaded although nobody waits.
     unasked: BTreeSet<ModelName>,
     draining: bool,
+}
+
+/// The latest numbers, of which a later one here wins.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    estimate: Option<Memory>,
+    remembered: Option<Memory>,
+    measured: Option<Memory>,
+}
+
+impl Known {
+    fn of(profile: &Profile) -> Self {
+        Self { estimate: profile.footprint, ..Self::default() }
+    }
+
+    fn measured(self) -> Option<Memory> {
+        self.measured.or(self.remembered)
+    }
 }
 
 struct Engine {
@@ -75,7 +93,7 @@ impl World {
             settings,
             all: (settings, profiles.clone()),
             names: profiles.keys().cloned().collect(),
-            known: profiles.iter().map(|(name, profile)| (name.clone(), (profile.footprint, None))).collect(),
+            known: profiles.iter().map(|(name, profile)| (name.clone(), Known::of(profile))).collect(),
             profiles,
             now: Moment::ORIGIN,
             tickets: 0,
@@ -153,14 +171,11 @@ impl World {
                 self.now = self.now.saturating_add(seconds(by));
                 self.tell(Event::Tick);
             }
-            Step::Estimate(which, size) => {
-                let model = self.names[which % self.names.len()].clone();
-                let is_there = self.is_staying(&model);
-                if let Some((estimate, measured)) = self.known.get_mut(&model) {
-                    *estimate = Some(gib(size));
-                    *measured = measured.filter(|_| is_there);
-                }
-                self.tell(Event::Estimated { model, footprint: gib(size) });
+            Step::Estimate(which, size) => self.estimate(which, gib(size), None),
+            Step::Recall(which, size) => {
+                let percent = if size.is_multiple_of(3) { 120 } else { 105 };
+                let ram = self.settings.budget.ram.saturating_mul(percent) / 100;
+                self.estimate(which, gib(size), Some(Memory { ram, vram: 0 }));
             }
             Step::Spoil(which) => self.spoil(which),
             Step::Preload => {
@@ -175,6 +190,16 @@ impl World {
                 assert!(self.waiting.is_empty(), "draining leaves nobody waiting");
             }
         }
+    }
+
+    fn estimate(&mut self, which: usize, footprint: Memory, remembered: Option<Memory>) {
+        let model = self.names[which % self.names.len()].clone();
+        let is_there = self.is_staying(&model);
+        if let Some(known) = self.known.get_mut(&model) {
+            let measured = known.measured.filter(|_| is_there);
+            *known = Known { estimate: Some(footprint), remembered, measured };
+        }
+        self.tell(Event::Estimated { model, footprint, measured: remembered });
     }
 
     /// Events of generations that are over change nothing.
@@ -279,6 +304,6 @@ fn choose<'a, T: Copy + 'a>(from: impl Iterator<Item = &'a T> + Clone, which: us
 }
 
 /// What is known of the model's size.
-fn size(known: &BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>, model: &ModelName) -> Option<Memory> {
-    known.get(model).and_then(|(estimate, measured)| measured.or(*estimate))
+fn size(known: &BTreeMap<ModelName, Known>, model: &ModelName) -> Option<Memory> {
+    known.get(model).and_then(|known| known.measured().or(known.estimate))
 }

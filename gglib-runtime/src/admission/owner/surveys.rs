@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Message, Occasion, Owner, profiles};
 use crate::engine::{Launcher, Survey};
+use crate::memory::Expected;
 
 impl Owner {
     /// Looks at the file of every model, then loads those that want it.
@@ -64,8 +65,10 @@ impl Owner {
         let (mut profiles, mut unloadable) = (profiles(&catalog), BTreeMap::new());
         for (name, survey) in surveys {
             match survey {
-                Survey::Takes(footprint) => {
-                    profiles.entry(name).and_modify(|profile| profile.footprint = Some(footprint));
+                Survey::Takes(Expected { estimate, measured }) => {
+                    profiles.entry(name).and_modify(|profile| {
+                        (profile.footprint, profile.measured) = (Some(estimate), measured);
+                    });
                 }
                 Survey::Unloadable(error) => drop(unloadable.insert(name, error.to_string().into())),
                 Survey::Unknown => {}
@@ -97,8 +100,8 @@ impl Owner {
             return;
         }
         let unloadable = match survey {
-            Survey::Takes(footprint) => {
-                self.tell(Event::Estimated { model: model.clone(), footprint });
+            Survey::Takes(Expected { estimate, measured }) => {
+                self.tell(Event::Estimated { model: model.clone(), footprint: estimate, measured });
                 None
             }
             Survey::Unloadable(error) if occasion == Occasion::Launch => Some(error.to_string().into()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gglib_core::admission::{Event, Profile, Settings};
 use gglib_core::model::ModelName;
 
-use super::{World, size};
+use super::{Known, World, size};
 use crate::desk::{gib, seconds};
 use crate::random::Change;
 
@@ -85,7 +85,7 @@ impl World {
             self.short_lives.remove(name);
             self.short.remove(name);
             self.known.remove(name);
-            self.known.extend(after.map(|profile| (name.clone(), (profile.footprint, None))));
+            self.known.extend(after.map(|profile| (name.clone(), Known::of(profile))));
             if unloadable.contains_key(name) {
                 if self.is_awaited(name) {
                     self.pause(name.clone());

@@ -52,7 +52,7 @@ impl World {
             }
             Refusal::InsufficientMemory { needed, budget, reason: None } => {
                 assert_eq!((*needed, *budget), (size(&self.known, model), self.settings.budget));
-                assert!(!needed.unwrap_or_default().fits_in(*budget), "it fits");
+                assert!(self.is_too_large(model), "it fits");
             }
             Refusal::InsufficientMemory { reason: Some(_), .. } => {
                 assert_eq!(self.failed_twice.as_ref(), Some(model), "no second load has failed");
@@ -93,6 +93,7 @@ impl World {
         assert!(self.is_awaited(&model) || self.unasked.remove(&model), "nobody wants {model}");
         assert!(self.pauses.get(&model).is_none_or(|(until, _)| *until <= self.now), "its breaker is open");
         assert!(self.engines.values().all(|other| other.model != model), "two engines of one model");
+        assert!(!self.is_too_large(&model), "over the budget by itself");
         assert!(self.has_room_for(&model, &profile), "over the slots, over the budget, or two of a group");
         let charge = size(&self.known, &model).unwrap_or_default();
         let second_try = self.short.remove(&model);
@@ -160,7 +161,19 @@ impl World {
         let charges = others.iter().fold(charge, |sum, engine| sum.saturating_add(engine.charge));
         let group = profile.group.as_ref();
         let is_alone = others.iter().all(|other| group.is_none() || other.profile.group.as_ref() != group);
-        charges.fits_in(self.settings.budget) && others.len() < self.settings.max_resident && is_alone
+        let is_within = charges.fits_in(self.settings.budget) || others.is_empty();
+        is_within && others.len() < self.settings.max_resident && is_alone
+    }
+
+    /// Whether the model exceeds the budget alone: by its estimate, or by a tenth as it was measured.
+    pub(super) fn is_too_large(&self, model: &ModelName) -> bool {
+        let budget = self.settings.budget;
+        let tenth = Memory { ram: budget.ram / 10, vram: budget.vram / 10 };
+        let Some(known) = self.known.get(model) else { return false };
+        match known.measured() {
+            Some(measured) => !measured.fits_in(budget.saturating_add(tenth)),
+            None => !known.estimate.unwrap_or_default().fits_in(budget),
+        }
     }
 
     /// Whether the engine is pinned, and is there or will be back.
