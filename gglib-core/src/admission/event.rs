@@ -1,6 +1,6 @@
 //! What the machine is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Generation, LeaseId, Profile, Settings, Ticket};
@@ -86,7 +86,9 @@ pub enum Event {
         settings: Settings,
         /// Every model that is configured now, with its estimate.
         profiles: BTreeMap<ModelName, Profile>,
-        /// Of these, the models whose files cannot be loaded, and why: see [`Unloadable`](Self::Unloadable).
+        /// Of the names that no longer are a model's, those that still mean one, as its aliases.
+        renamed: BTreeSet<ModelName>,
+        /// Of the models, those whose files cannot be loaded, and why: see [`Unloadable`](Self::Unloadable).
         unloadable: BTreeMap<ModelName, Arc<str>>,
     },
     /// gglib shuts down: nobody is admitted any more.

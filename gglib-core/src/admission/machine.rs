@@ -63,8 +63,8 @@ impl Admission {
             Event::Estimated { model, footprint, measured } => self.estimated(&model, footprint, measured),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
             Event::Preload => self.preload(),
-            Event::Configure { settings, profiles, unloadable } => {
-                self.configure(settings, profiles, out);
+            Event::Configure { settings, profiles, renamed, unloadable } => {
+                self.configure(settings, profiles, &renamed, out);
                 self.refuse_unloadable(unloadable, now, out);
             }
             Event::Drain => self.drain(out),

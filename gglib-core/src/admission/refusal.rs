@@ -62,6 +62,9 @@ pub enum Refusal {
     /// The model is not, or no longer, configured.
     #[error("the model is not configured")]
     NotConfigured,
+    /// The model has got another name while the request waited, and this one is an alias of it now.
+    #[error("the model has another name in the new configuration; ask for it again")]
+    Renamed,
     /// The queue did not move for too long.
     #[error("the queue did not move for {} s", after.as_secs())]
     Stalled {
@@ -80,6 +83,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// When a [`Renamed`](Self::Renamed) model may be asked for again: at once, in whole seconds.
+    pub const RENAMED_FOR: Duration = Duration::from_secs(1);
+
     /// The code by which a client is told of it, and with it the status.
     ///
     /// ```
@@ -95,6 +101,7 @@ impl Refusal {
             Self::BreakerOpen { .. } => ErrorCode::BreakerOpen,
             Self::InsufficientMemory { .. } | Self::PinnedOut => ErrorCode::InsufficientMemory,
             Self::NotConfigured => ErrorCode::ModelNotFound,
+            Self::Renamed => ErrorCode::ModelLoading,
             Self::Stalled { .. } => ErrorCode::WaitStalled,
             Self::WaitedTooLong { .. } => ErrorCode::WaitTooLong,
             Self::Draining => ErrorCode::Draining,

@@ -150,6 +150,7 @@ fn render(command: &Command) -> String {
                 Refusal::InsufficientMemory { .. } => "insufficient memory",
                 Refusal::PinnedOut => "pinned out",
                 Refusal::NotConfigured => "not configured",
+                Refusal::Renamed => "renamed",
                 Refusal::Stalled { .. } => "stalled",
                 Refusal::WaitedTooLong { .. } => "waited too long",
                 Refusal::Draining => "draining",

@@ -250,7 +250,12 @@ fn an_engine_of_an_older_configuration_says_nothing_about_the_new_one() {
     let changed = ("a", Profile { revision: 1, ..Profile::default() });
     let profiles: BTreeMap<_, _> =
         [changed, ("b", Profile::default())].map(|(name, profile)| (ModelName::new(name), profile)).into();
-    desk.tell(Event::Configure { settings: settings(), profiles, unloadable: BTreeMap::new() });
+    desk.tell(Event::Configure {
+        settings: settings(),
+        profiles,
+        renamed: [].into(),
+        unloadable: BTreeMap::new(),
+    });
     desk.later(50);
     assert_eq!(desk.release(2, 2), "stop g2");
     assert_eq!(desk.snapshot().models[0].interval, None);

@@ -360,7 +360,8 @@ fn an_idle_engine_that_is_enough_goes_although_a_busy_one_has_to_go_anyway() {
     let changed = Profile { revision: 1, ..Profile::default() };
     let profiles = [("a", changed), ("b", Profile::default()), ("c", Profile::default())];
     let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
-    let configure = Event::Configure { settings: bounds, profiles, unloadable: [].into() };
+    let configure =
+        Event::Configure { settings: bounds, profiles, renamed: [].into(), unloadable: [].into() };
     assert_eq!(desk.tell(configure), "", "a's old engine serves t1");
     assert_eq!(desk.arrive("a"), "", "the new one takes the room of the old one");
     assert_eq!(desk.state("c"), Some(EngineState::Resident));
@@ -381,7 +382,10 @@ fn an_idle_engine_that_is_enough_goes_although_two_of_a_group_have_to_part() {
     let grouped = || Profile { group: Some("large".to_owned()), ..Profile::default() };
     let profiles = [("a", grouped()), ("b", grouped()), ("c", Profile::default()), ("d", Profile::default())];
     let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
-    assert_eq!(desk.tell(Event::Configure { settings: bounds, profiles, unloadable: [].into() }), "");
+    assert_eq!(
+        desk.tell(Event::Configure { settings: bounds, profiles, renamed: [].into(), unloadable: [].into() }),
+        ""
+    );
     assert_eq!(desk.arrive("d"), "stop g3", "a or b may take its time");
 }
 

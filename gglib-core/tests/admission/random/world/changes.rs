@@ -1,6 +1,6 @@
 //! A new configuration, and what is expected of the machine then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gglib_core::admission::{Event, Profile, Settings};
@@ -107,7 +107,7 @@ impl World {
         self.settings = settings;
         self.profiles.clone_from(&profiles);
         let spoilt: Vec<_> = unloadable.keys().cloned().collect();
-        self.tell(Event::Configure { settings, profiles, unloadable });
+        self.tell(Event::Configure { settings, profiles, renamed: BTreeSet::new(), unloadable });
         assert!(
             !spoilt.iter().any(|model| self.is_awaited(model)),
             "somebody waits for what cannot be loaded"

@@ -82,6 +82,7 @@ impl World {
             Refusal::WaitedTooLong { after } => {
                 assert!(waited >= *after && *after == self.settings.max_wait, "after {waited:?}");
             }
+            Refusal::Renamed => panic!("nothing has an alias"),
             Refusal::NotConfigured => assert!(!self.profiles.contains_key(model)),
             Refusal::Draining => assert!(self.draining),
         }
