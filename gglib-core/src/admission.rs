@@ -15,8 +15,8 @@
 //! the order to launch it until its memory is back. Models of one [`group`](Profile::group) are never there together.
 //! Models that are waited for and have no engine get their slots in the order of their oldest waiter; one whose turn has
 //! just ended goes behind all who wait by then. If the first one does not fit, the cheapest set of engines that is in
-//! its way has to go: unused ones first (by what a reload costs over the time since they were needed), and else those
-//! whose turn began first. An engine with leases is never stopped for another model, nor is a
+//! its way has to go: unused ones first (by what a reload costs over the time since they were needed), also while an engine
+//! that is to go anyway still serves somebody, and else those whose turn began first. An engine with leases is never stopped for another model, nor is a
 //! [`pinned`](Profile::pinned) one.
 //!
 //! **Turns.** Under this pressure a resident model stands aside: it serves newcomers until its quantum is over, and
@@ -34,14 +34,16 @@
 //!
 //! **Loads that fail** are told to whoever waits for them, and open a breaker of the model: for 10 s, doubling up to
 //! 5 min ([`BreakerSettings::MODEL_LOAD`](crate::retry::BreakerSettings::MODEL_LOAD)); then one load is tried. A load
-//! that has died of memory is tried once more after every unused engine has been stopped.
+//! that has died of memory is tried once more when every engine has been stopped that is neither in use nor pinned; nothing
+//! is launched before it or beside it.
 //!
 //! **Waits** are bounded twice: by the standstill of the queue (a load in progress holds that clock) and by their age.
+//! Who would wait longer than that, by the measured time of the answers before its own, is refused at once.
 //! A request that leaves gives up its place at once. A load that nobody waits for any more goes on if nobody is in need
 //! of its room or if more than half of it is done; else it is cancelled.
 //!
 //! An engine that has not been used for its [`ttl`](Profile::ttl) is stopped. So is one that has outgrown what it took when
-//! it was ready, as soon as nobody uses it; a pinned one is then launched anew at once.
+//! it was ready: it stands aside, as for a rival, and goes when nobody uses it; a pinned one is then launched anew at once.
 
 pub use command::{Command, Urgency};
 pub use event::{Event, LoadFailure};

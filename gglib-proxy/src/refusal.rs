@@ -39,7 +39,10 @@ pub(crate) async fn to_error(app: &App, refused: &Refused, model: &ModelName) ->
 async fn delay(app: &App, refused: &Refused, model: &ModelName) -> Duration {
     let Some(room) = refused.retry_after else { return hint::advertise(&app.settings.retry, None) };
     match refused.refusal {
-        Refusal::QueueFull { .. } | Refusal::Stalled { .. } | Refusal::WaitedTooLong { .. } => {
+        Refusal::QueueFull { .. }
+        | Refusal::QueueTooLong { .. }
+        | Refusal::Stalled { .. }
+        | Refusal::WaitedTooLong { .. } => {
             app.places.take(&app.settings.retry, model, room, interval(app, model).await)
         }
         _ => room,

@@ -11,6 +11,7 @@ use thiserror::Error;
 use gpus::Gpus;
 
 pub use accounts::Accounts;
+pub(crate) use accounts::Expected;
 pub use footprint_file::FootprintFile;
 pub use model_file::{ModelFileError, estimate, facts, launched};
 pub use wait::{MemoryMissing, wait_for_memory};

@@ -106,6 +106,23 @@ async fn a_changed_model_whose_file_is_missing_is_refused_to_its_waiters_and_the
     assert_eq!(scripts[1].log().launches(), 0);
 }
 
+#[tokio::test]
+async fn who_waits_for_a_name_that_has_become_an_alias_may_ask_again() {
+    let (scripts, data): ([_; 2], _) = (scripts(&Script::default()), tempfile::tempdir().unwrap());
+    let pool = engines(&scripts, 64, data.path()).start();
+    let held = pool.lease(ModelName::new("a")).await.unwrap();
+    let mut waiting = Box::pin(pool.lease(ModelName::new("a")));
+    assert!((&mut waiting).now_or_never().is_none());
+    until_snapshot(&*pool, "the waiter", BOUND, |state| state.queue.len() == 1).await;
+    let renamed =
+        Engines::fake().scripted("d", &scripts[1]).with("d", |model| model.aliases = vec!["a".to_owned()]);
+    pool.configure(renamed.catalog(), renamed.admission).await;
+    assert_eq!(waiting.await.err(), Some(Refusal::Renamed));
+    drop(held);
+    drop(pool.lease(ModelName::new("a")).await.unwrap());
+    assert!(residents(&snapshot(&*pool).await).contains(&"d"));
+}
+
 /// Keeps the changes of breakers.
 #[derive(Default)]
 struct Changes(Mutex<Vec<(BreakerState, BreakerState)>>);

@@ -30,7 +30,7 @@ pub(super) struct Engine {
     pub(super) pressure: Option<Pressure>,
     /// It takes nobody any more and ends when its leases are back, whoever waits.
     pub(super) retiring: bool,
-    /// It takes much more than when it was ready, and ends as soon as nobody uses it.
+    /// It takes much more than when it was ready: it stands aside, and ends as soon as nobody uses it.
     pub(super) outgrown: bool,
     /// When it gave its first whole answer, if it has.
     pub(super) first_answer: Option<Moment>,

@@ -1,6 +1,6 @@
 //! What the machine is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Generation, LeaseId, Profile, Settings, Ticket};
@@ -51,7 +51,7 @@ pub enum Event {
         /// The launch.
         generation: Generation,
     },
-    /// The engine takes so much more than when it was ready that it is to be launched anew, as soon as nobody uses it.
+    /// The engine takes so much more than when it was ready that it is to stand aside, and to be launched anew.
     Outgrown {
         /// The launch.
         generation: Generation,
@@ -65,8 +65,10 @@ pub enum Event {
     Estimated {
         /// The model.
         model: ModelName,
-        /// With what has been measured of this very file, if anything has. Takes the place of what was known.
+        /// By its header. Takes the place of what was known.
         footprint: Memory,
+        /// What has been measured of this very file, if anything has; that counts instead.
+        measured: Option<Memory>,
     },
     /// The model's file was looked at before anything was stopped for it, and cannot be loaded. Counts as a failed
     /// load, unless an engine is there that needs the file no more.
@@ -84,7 +86,9 @@ pub enum Event {
         settings: Settings,
         /// Every model that is configured now, with its estimate.
         profiles: BTreeMap<ModelName, Profile>,
-        /// Of these, the models whose files cannot be loaded, and why: see [`Unloadable`](Self::Unloadable).
+        /// Of the names that no longer are a model's, those that still mean one, as its aliases.
+        renamed: BTreeSet<ModelName>,
+        /// Of the models, those whose files cannot be loaded, and why: see [`Unloadable`](Self::Unloadable).
         unloadable: BTreeMap<ModelName, Arc<str>>,
     },
     /// gglib shuts down: nobody is admitted any more.

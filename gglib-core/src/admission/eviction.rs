@@ -5,6 +5,7 @@ use super::engine::{Engine, Stage};
 use super::machine::Admission;
 use super::slots::{Demand, Plan, shared};
 use crate::memory::Memory;
+use crate::model::ModelName;
 use crate::moment::Moment;
 
 /// How much an engine is missed, least first; see [`Admission::worth`].
@@ -23,48 +24,53 @@ enum Class {
 }
 
 impl Admission {
-    /// The engines that have to go so that `demand` fits beside what the plan has set apart; none if it will fit
-    /// without, `None` if it does not fit yet whoever goes.
-    ///
-    /// Taken in the order of their worth until it fits; then whoever turns out to be needless stays after all, the
-    /// most valued first.
-    pub(super) fn choose(&self, demand: &Demand, plan: &Plan, now: Moment) -> Option<Vec<Generation>> {
-        let fits = |chosen: &[Generation]| {
-            let kept = |engine: &Engine| {
-                engine.holds_room() && plan.spares(engine) && !chosen.contains(&engine.generation)
-            };
+    /// The engines that have to go so that `demand` of the model `name` fits beside what the plan has set apart; none if
+    /// it will fit without, `None` if it does not fit yet whoever goes.
+    pub(super) fn choose(
+        &self,
+        name: &ModelName,
+        demand: &Demand,
+        plan: &Plan,
+        now: Moment,
+    ) -> Option<Vec<Generation>> {
+        self.cheapest(plan, now, |kept| {
+            // The model's own engine is gone before it is launched anew, however long that takes.
+            let kept = |engine: &Engine| kept(engine) && (engine.model != *name || engine.holds_room());
             self.fits(demand, &plan.claims, kept)
-        };
-        if fits(&[]) {
-            return Some(Vec::new());
-        }
-        let mut chosen = Vec::new();
-        for generation in self.candidates(plan, now) {
-            chosen.push(generation);
-            if fits(&chosen) {
-                break;
-            }
-        }
-        if !fits(&chosen) {
-            return None;
-        }
-        for index in (0..chosen.len()).rev() {
-            let generation = chosen.remove(index);
-            if !fits(&chosen) {
-                chosen.insert(index, generation);
-            }
-        }
-        Some(chosen)
+        })
     }
 
     /// Chooses who has to go because more is resident than may be: measured footprints turned out larger than
     /// the estimates, or the configuration has changed.
     pub(super) fn choose_overdrawn(&self, plan: &mut Plan, now: Moment) {
-        for generation in self.candidates(plan, now) {
-            if self.is_overdrawn(plan) || self.is_beside_its_group(generation, plan) {
+        for (_, generation) in self.candidates(plan, now) {
+            if self.is_beside_its_group(generation, plan) {
                 plan.leaving.push((generation, None));
             }
         }
+        let too_many = self
+            .cheapest(plan, now, |kept| !self.is_overdrawn(|engine| engine.stays() && kept(engine)))
+            // That is not enough, but more cannot be done.
+            .unwrap_or_else(|| self.candidates(plan, now).into_iter().map(|(_, it)| it).collect());
+        plan.leaving.extend(too_many.into_iter().map(|generation| (generation, None)));
+    }
+
+    /// Who has to go until `fits` is content with those that are kept: unused engines, if they are enough while those
+    /// that go anyway still serve somebody; else the cheapest of all.
+    fn cheapest(
+        &self,
+        plan: &Plan,
+        now: Moment,
+        fits: impl Fn(&dyn Fn(&Engine) -> bool) -> bool,
+    ) -> Option<Vec<Generation>> {
+        let stays = |engine: &Engine| engine.holds_room() && plan.spares(engine);
+        let is_there = |engine: &Engine| stays(engine) || self.is_in_use(engine, now);
+        let candidates = self.candidates(plan, now);
+        let unused = candidates.iter().filter(|(worth, _)| worth.0 == Class::Unused);
+        let without = |chosen: &[Generation], engine: &Engine| !chosen.contains(&engine.generation);
+        fewest(unused, |chosen| fits(&|engine| is_there(engine) && without(chosen, engine))).or_else(|| {
+            fewest(candidates.iter(), |chosen| fits(&|engine| stays(engine) && without(chosen, engine)))
+        })
     }
 
     /// Whether another engine of its group stays, too.
@@ -79,21 +85,21 @@ impl Admission {
     /// Whether anybody stays that may not, as [`choose_overdrawn`](Self::choose_overdrawn) sees it.
     pub(super) fn has_overdrawn(&self) -> bool {
         let plan = Plan::default();
-        self.is_overdrawn(&plan)
+        self.is_overdrawn(Engine::stays)
             || self.engines.iter().any(|engine| self.is_beside_its_group(engine.generation, &plan))
     }
 
-    /// Whether more engines, or larger ones, stay than may. A single one always may.
-    fn is_overdrawn(&self, plan: &Plan) -> bool {
-        let staying = self.engines.iter().filter(|engine| engine.stays() && plan.spares(engine));
-        let (count, memory) = staying.fold((0, Memory::ZERO), |(count, memory), engine| {
+    /// Whether those that are kept are more engines, or larger ones, than may be there. A single one always may.
+    fn is_overdrawn(&self, kept: impl Fn(&Engine) -> bool) -> bool {
+        let kept = self.engines.iter().filter(|engine| kept(engine));
+        let (count, memory) = kept.fold((0, Memory::ZERO), |(count, memory), engine| {
             (count + 1, memory.saturating_add(engine.charge))
         });
         count > 1 && (count > self.settings.max_resident || !memory.fits_in(self.settings.budget))
     }
 
     /// Who may be made to go, the least worth first.
-    fn candidates(&self, plan: &Plan, now: Moment) -> Vec<Generation> {
+    fn candidates(&self, plan: &Plan, now: Moment) -> Vec<(Worth, Generation)> {
         let may_go = |engine: &&Engine| engine.stays() && !engine.profile.pinned && plan.spares(engine);
         let mut candidates: Vec<_> = self
             .engines
@@ -102,7 +108,12 @@ impl Admission {
             .map(|engine| (self.worth(engine, now), engine.generation))
             .collect();
         candidates.sort_unstable();
-        candidates.into_iter().map(|(_, generation)| generation).collect()
+        candidates
+    }
+
+    /// Whether its room is not to be had before somebody has been served.
+    fn is_in_use(&self, engine: &Engine, now: Moment) -> bool {
+        !engine.is_stopping() && self.worth(engine, now).0 != Class::Unused
     }
 
     /// An unused engine is worth what its reload costs, over the time since it was last needed. Of those that
@@ -137,4 +148,24 @@ impl Admission {
         let half_done = model.measured.load.value().is_some_and(|load| elapsed.saturating_mul(2) > load);
         engine.is_loading() && model.queue.is_empty() && !half_done
     }
+}
+
+/// Of the candidates, the least worth first, as many as it takes until it `fits`; then whoever turns out to be needless
+/// stays after all, the most valued first. `None` if it does not fit without all of them.
+fn fewest<'a>(
+    candidates: impl Iterator<Item = &'a (Worth, Generation)>,
+    fits: impl Fn(&[Generation]) -> bool,
+) -> Option<Vec<Generation>> {
+    let mut chosen = Vec::new();
+    let mut candidates = candidates.map(|(_, generation)| *generation);
+    while !fits(&chosen) {
+        chosen.push(candidates.next()?);
+    }
+    for index in (0..chosen.len()).rev() {
+        let generation = chosen.remove(index);
+        if !fits(&chosen) {
+            chosen.insert(index, generation);
+        }
+    }
+    Some(chosen)
 }

@@ -97,7 +97,7 @@ impl Admission {
         let permit = engine.permit.expect("a load that was not cancelled has its permit");
         if failure.out_of_memory && !engine.second_try && !model.queue.is_empty() {
             model.breaker.settle(permit, Outcome::Neutral, now);
-            self.evict_and_load_again(&engine.model, now, out);
+            self.evict_and_load_again(&engine.model);
             return;
         }
         model.breaker.settle(permit, Outcome::Failure, now);
@@ -116,18 +116,23 @@ impl Admission {
         model.refuse_all(&refusal, retry_after, out);
     }
 
-    pub(super) fn outgrown(&mut self, generation: Generation) {
-        if let Some(engine) = self.engines.iter_mut().find(|engine| engine.generation == generation) {
+    /// A ready engine takes too much: it stands aside from now on, and ends as soon as nobody uses it.
+    pub(super) fn outgrown(&mut self, generation: Generation, now: Moment) {
+        let resident = |engine: &&mut Engine| {
+            engine.generation == generation && matches!(engine.stage, Stage::Resident { .. })
+        };
+        if let Some(engine) = self.engines.iter_mut().find(resident) {
             engine.outgrown = true;
+            self.press(generation, None, now);
         }
     }
 
     /// Plans with another estimate from now on. An engine that is there is charged with what it was launched for, and
     /// what it was measured to take still counts; else that was another engine's, perhaps of another file.
-    pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory) {
+    pub(super) fn estimated(&mut self, name: &ModelName, footprint: Memory, measured: Option<Memory>) {
         let is_there = self.engine_of(name).is_some_and(Engine::stays);
         if let Some(model) = self.models.get_mut(name) {
-            model.profile.footprint = Some(footprint);
+            (model.profile.footprint, model.profile.measured) = (Some(footprint), measured);
             model.measured.footprint = model.measured.footprint.filter(|_| is_there);
         }
     }
@@ -186,7 +191,7 @@ impl Admission {
             return;
         };
         let Some(engine) = self.take_out(generation, now) else { return };
-        let Some(model) = self.models.get_mut(&engine.model) else { return };
+        let Some(model) = self.models.get_mut(&engine.model).filter(|_| !engine.retiring) else { return };
         model.measured.stop.add(now.saturating_since(since));
         if engine.keeps_its_place() {
             // Back at once, before anybody else is looked at.
@@ -203,14 +208,17 @@ impl Admission {
     }
 
     /// A load that has died of memory is tried once more, with all the room that can be made.
-    fn evict_and_load_again(&mut self, name: &ModelName, now: Moment, out: &mut Vec<Command>) {
+    fn evict_and_load_again(&mut self, name: &ModelName) {
         if let Some(model) = self.models.get_mut(name) {
             model.second_try = true;
         }
-        self.evict_the_idle(now, out);
     }
 
-    fn evict_the_idle(&mut self, now: Moment, out: &mut Vec<Command>) {
+    /// Stops whoever is idle by the time of a second try.
+    pub(super) fn evict_for_a_second_try(&mut self, now: Moment, out: &mut Vec<Command>) {
+        if !self.models.values().any(|model| model.second_try && !model.queue.is_empty()) {
+            return;
+        }
         for index in 0..self.engines.len() {
             let engine = &self.engines[index];
             if engine.is_idle() && !engine.profile.pinned {

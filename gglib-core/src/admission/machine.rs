@@ -58,13 +58,13 @@ impl Admission {
             Event::LoadFailed { generation, failure } => self.load_failed(generation, failure, now, out),
             Event::Condemn { generation } => self.condemn(generation, now, out),
             Event::Answered { generation } => self.answered(generation, now),
-            Event::Outgrown { generation } => self.outgrown(generation),
+            Event::Outgrown { generation } => self.outgrown(generation, now),
             Event::Ended { generation } => self.ended(generation, now, out),
-            Event::Estimated { model, footprint } => self.estimated(&model, footprint),
+            Event::Estimated { model, footprint, measured } => self.estimated(&model, footprint, measured),
             Event::Unloadable { model, reason } => self.unloadable(&model, &reason, now, out),
             Event::Preload => self.preload(),
-            Event::Configure { settings, profiles, unloadable } => {
-                self.configure(settings, profiles, out);
+            Event::Configure { settings, profiles, renamed, unloadable } => {
+                self.configure(settings, profiles, &renamed, out);
                 self.refuse_unloadable(unloadable, now, out);
             }
             Event::Drain => self.drain(out),
@@ -105,6 +105,12 @@ impl Admission {
             // Not when the first place becomes free: a whole crowd is told the same, and that is one place for all.
             return Some((Refusal::QueueFull { limit }, self.estimate(name, waiting, Ticket::NEWCOMER, now)));
         }
+        // Of the whole estimate only this part counts: turns may be shorter, and a long load has to be begun by somebody.
+        let (before, bound) = (model.rounds(waiting).unwrap_or_default(), self.settings.max_wait);
+        if before > bound {
+            let refusal = Refusal::QueueTooLong { wait: before, limit: bound };
+            return Some((refusal, self.estimate(name, waiting, Ticket::NEWCOMER, now)));
+        }
         let retry_at = self.pause_ends(name, model, now)?;
         Some((model.breaker_open(), Some(retry_at.saturating_since(now))))
     }
@@ -135,7 +141,10 @@ impl Admission {
         else {
             return;
         };
-        if let Some(service) = engine.take_back(lease.ticket, now)
+        let Some(service) = engine.take_back(lease.ticket, now) else { return };
+        // How long somebody held on to an engine that hangs, or was started in another way, says nothing about the next.
+        if matches!(engine.stage, Stage::Resident { .. })
+            && !engine.retiring
             && let Some(model) = self.models.get_mut(&engine.model)
         {
             model.measured.service.add(service);
@@ -211,9 +220,9 @@ impl Admission {
         let running = |engine: &&mut Engine| engine.generation == generation && !engine.is_stopping();
         let Some(engine) = self.engines.iter_mut().find(running) else { return };
         let model = self.models.get_mut(&engine.model);
+        // Somebody is about to get its room; and the end of a load lets the stall clocks run again, from here.
+        self.moved = now;
         if engine.is_loading() {
-            // The end of a load lets the stall clocks run again, from here.
-            self.moved = now;
             self.totals.cancelled_loads += 1;
         }
         engine.stage = Stage::Stopping { since: now };

@@ -56,7 +56,23 @@ impl Model {
 
     /// What its engine takes, as far as is known.
     pub(super) fn footprint(&self) -> Option<Memory> {
-        self.measured.footprint.or(self.profile.footprint)
+        self.measured().or(self.profile.footprint)
+    }
+
+    fn measured(&self) -> Option<Memory> {
+        self.measured.footprint.or(self.profile.measured)
+    }
+
+    /// Whether it is not launched even alone: its estimate exceeds the budget, or its measurement does by more than a
+    /// tenth, which is the least that the automatic budget leaves to the system. (By less it has run, and will again.)
+    pub(super) fn is_too_large(&self, budget: Memory) -> bool {
+        match self.measured() {
+            Some(measured) => {
+                let tenth = Memory { ram: budget.ram / 10, vram: budget.vram / 10 };
+                !measured.fits_in(budget.saturating_add(tenth))
+            }
+            None => !self.profile.footprint.unwrap_or_default().fits_in(budget),
+        }
     }
 
     pub(super) fn parallel(&self) -> u32 {

@@ -6,7 +6,7 @@ use super::Ticket;
 use super::engine::{Engine, Stage};
 use super::machine::Admission;
 use super::model::Model;
-use super::slots::Demand;
+use super::slots::{Demand, Plan};
 use super::turn::quantum;
 use crate::model::ModelName;
 use crate::moment::Moment;
@@ -112,13 +112,25 @@ impl Admission {
         let ahead = applicants.iter().position(|other| other == name).unwrap_or(applicants.len());
         let demand =
             Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
-        let incumbent = if self.fits(&demand, &[], |_| true) {
-            Duration::ZERO
-        } else {
-            let movable = self.engines.iter().filter(|engine| !engine.keeps_its_place());
-            movable.map(|engine| self.until_gone(engine, now)).min().unwrap_or_default()
+        let own = self.engine_of(name).map_or(Duration::ZERO, |engine| self.until_gone(engine, now));
+        let room = self.until_room(name, &demand, now).max(own);
+        room.saturating_add(self.turns_of(&applicants[..ahead], name))
+    }
+
+    /// How long it takes until enough of those have gone who have to go, or do so anyway.
+    fn until_room(&self, name: &ModelName, demand: &Demand, now: Moment) -> Duration {
+        let chosen = self.choose(name, demand, &Plan::default(), now).unwrap_or_default();
+        let goes = |engine: &&Engine| !engine.holds_room() || chosen.contains(&engine.generation);
+        let leaving = self.engines.iter().filter(goes);
+        let mut leaving: Vec<_> =
+            leaving.map(|engine| (self.until_gone(engine, now), engine.generation)).collect();
+        leaving.sort_unstable();
+        let fits_without = |gone: usize| {
+            let gone = &leaving[..gone];
+            self.fits(demand, &[], |engine| gone.iter().all(|(_, it)| *it != engine.generation))
         };
-        incumbent.saturating_add(self.turns_of(&applicants[..ahead], name))
+        let count = (0..leaving.len()).find(|gone| fits_without(*gone)).unwrap_or(leaving.len());
+        count.checked_sub(1).map_or(Duration::ZERO, |last| leaving[last].0)
     }
 
     /// The loads and turns of `models`, one after the other; `waiter` comes after them.
@@ -140,6 +152,10 @@ impl Admission {
             Stage::Loading => engine.until_ready(model, now).unwrap_or_default(),
             Stage::Resident { .. } => engine.until_released(model, now),
         };
+        if engine.retiring {
+            // It serves nobody any more.
+            return turn.saturating_add(stop);
+        }
         let own = model.rounds(model.queue.len()).unwrap_or(self.settings.quantum);
         let limit = engine.turn_ends(self.last_ticket);
         let own = limit.map_or(own, |end| own.min(end.saturating_since(now)));
@@ -150,7 +166,7 @@ impl Admission {
 impl Model {
     /// How long it takes to serve `count` requests, as many at once as its engine takes; the first ones begin at
     /// once. `None` when that has to be known and is not.
-    fn rounds(&self, count: usize) -> Option<Duration> {
+    pub(super) fn rounds(&self, count: usize) -> Option<Duration> {
         let rounds = u32::try_from(count / self.parallel() as usize).unwrap_or(u32::MAX);
         if rounds == 0 {
             Some(Duration::ZERO)

@@ -18,6 +18,18 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
+    /// So many requests wait for the model that one more would wait longer than it may, by the measured time of an answer.
+    #[error(
+        "the requests that wait for this model already will take {} s, and none may wait longer than {} s \
+         (admission.max_wait)",
+        wait.as_secs(), limit.as_secs()
+    )]
+    QueueTooLong {
+        /// How long those before it take.
+        wait: Duration,
+        /// The configured bound.
+        limit: Duration,
+    },
     /// The model's engine did not come up; every waiter of that load gets this.
     #[error("the model could not be loaded: {reason}")]
     LoadFailed {
@@ -50,6 +62,9 @@ pub enum Refusal {
     /// The model is not, or no longer, configured.
     #[error("the model is not configured")]
     NotConfigured,
+    /// The model has got another name while the request waited, and this one is an alias of it now.
+    #[error("the model has another name in the new configuration; ask for it again")]
+    Renamed,
     /// The queue did not move for too long.
     #[error("the queue did not move for {} s", after.as_secs())]
     Stalled {
@@ -68,6 +83,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// When a [`Renamed`](Self::Renamed) model may be asked for again: at once, in whole seconds.
+    pub const RENAMED_FOR: Duration = Duration::from_secs(1);
+
     /// The code by which a client is told of it, and with it the status.
     ///
     /// ```
@@ -78,11 +96,12 @@ impl Refusal {
     /// ```
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::QueueFull { .. } => ErrorCode::QueueFull,
+            Self::QueueFull { .. } | Self::QueueTooLong { .. } => ErrorCode::QueueFull,
             Self::LoadFailed { .. } => ErrorCode::ModelLoadFailed,
             Self::BreakerOpen { .. } => ErrorCode::BreakerOpen,
             Self::InsufficientMemory { .. } | Self::PinnedOut => ErrorCode::InsufficientMemory,
             Self::NotConfigured => ErrorCode::ModelNotFound,
+            Self::Renamed => ErrorCode::ModelLoading,
             Self::Stalled { .. } => ErrorCode::WaitStalled,
             Self::WaitedTooLong { .. } => ErrorCode::WaitTooLong,
             Self::Draining => ErrorCode::Draining,
@@ -101,7 +120,8 @@ fn insufficient(needed: Option<Memory>, budget: Memory, reason: Option<&str>) ->
     if let Some(reason) = reason {
         let _ = write!(
             text,
-            "; two loads ran out of memory, the second one with every unused engine stopped: {reason}"
+            "; two loads ran out of memory, the second one after every engine had been stopped that was neither in use \
+             nor pinned: {reason}"
         );
     }
     text
@@ -135,7 +155,7 @@ mod tests {
         assert_eq!(
             refusal(Some(gib(1, 2)), Memory::UNBOUNDED, Some("killed")),
             "the model takes 1024 MiB of memory and 2048 MiB of GPU memory; two loads ran out of memory, the \
-             second one with every unused engine stopped: killed"
+             second one after every engine had been stopped that was neither in use nor pinned: killed"
         );
     }
 }

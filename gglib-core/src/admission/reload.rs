@@ -1,6 +1,6 @@
 //! Changes from outside: the configuration, and preloading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::command::Command;
 use super::machine::Admission;
@@ -18,13 +18,14 @@ impl Admission {
 
     /// Takes over a configuration by what is different.
     ///
-    /// A model that was removed is refused to its waiters. One whose revision is another one is new: its engine
+    /// A model that was removed is refused to its waiters, for a moment if only its name was. One whose revision is another one is new: its engine
     /// ends when its leases are back, its breaker is closed, nothing is known of it; its waiters stay. Of any
     /// other the engine goes on under the new profile.
     pub(super) fn configure(
         &mut self,
         settings: Settings,
         profiles: BTreeMap<ModelName, Profile>,
+        renamed: &BTreeSet<ModelName>,
         out: &mut Vec<Command>,
     ) {
         self.settings = settings;
@@ -33,8 +34,9 @@ impl Admission {
             let model = match before.remove(&name) {
                 Some(model) if model.profile.revision == profile.revision => {
                     // Estimates come from the model's file and not with the configuration.
-                    let footprint = profile.footprint.or(model.profile.footprint);
-                    Model { profile: Profile { footprint, ..profile }, ..model }
+                    let known = if profile.footprint.is_some() { &profile } else { &model.profile };
+                    let (footprint, measured) = (known.footprint, known.measured);
+                    Model { profile: Profile { footprint, measured, ..profile }, ..model }
                 }
                 Some(Model { queue, moved, behind, .. }) => {
                     Model { queue, moved, behind, ..Model::new(profile, settings.breaker) }
@@ -43,8 +45,12 @@ impl Admission {
             };
             self.models.insert(name, model);
         }
-        for mut removed in before.into_values() {
-            removed.refuse_all(&Refusal::NotConfigured, None, out);
+        for (name, mut removed) in before {
+            if renamed.contains(&name) {
+                removed.refuse_all(&Refusal::Renamed, Some(Refusal::RENAMED_FOR), out);
+            } else {
+                removed.refuse_all(&Refusal::NotConfigured, None, out);
+            }
         }
         for engine in &mut self.engines {
             match self.models.get(&engine.model) {

@@ -60,6 +60,8 @@ pub struct Profile {
     pub parallel: u32,
     /// What its engine is estimated to take, until it has been measured. Unknown counts as nothing.
     pub footprint: Option<Memory>,
+    /// What an engine of it took when it was ready, in an earlier run. Counts instead of the estimate.
+    pub measured: Option<Memory>,
     /// Once resident, it stays, whoever else waits.
     pub pinned: bool,
     /// An idle engine is stopped after this long. Does not apply to a pinned one.
@@ -79,6 +81,7 @@ impl Default for Profile {
         Self {
             parallel: 1,
             footprint: None,
+            measured: None,
             pinned: false,
             ttl: None,
             preload: false,
@@ -96,6 +99,7 @@ impl Profile {
         Self {
             parallel: spec.parallel,
             footprint: None,
+            measured: None,
             pinned: spec.pin,
             ttl: spec.ttl,
             preload: spec.preload,

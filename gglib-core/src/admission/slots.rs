@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) leaving: Vec<(Generation, Option<ModelName>)>,
     /// What is set apart for models earlier in the order.
     pub(super) claims: Vec<Demand>,
+    /// A load has died of memory, and nothing is launched beside its second try.
+    pub(super) is_reserved: bool,
 }
 
 impl Plan {
@@ -45,7 +47,8 @@ impl Admission {
     pub(super) fn make_room(&mut self, now: Moment, out: &mut Vec<Command>) -> bool {
         let mut lifted = false;
         while self.has_room_to_make() {
-            let mut plan = Plan::default();
+            self.evict_for_a_second_try(now, out);
+            let mut plan = Plan { is_reserved: self.is_trying_again(), ..Plan::default() };
             self.choose_overdrawn(&mut plan, now);
             for (generation, _) in &plan.leaving {
                 self.press(*generation, None, now);
@@ -61,6 +64,13 @@ impl Admission {
             }
         }
         lifted
+    }
+
+    /// Whether a load is in progress, and waited for, that is the second try of one that has died of memory.
+    fn is_trying_again(&self) -> bool {
+        let is_awaited =
+            |engine: &Engine| self.models.get(&engine.model).is_some_and(|model| !model.queue.is_empty());
+        self.engines.iter().any(|engine| engine.is_loading() && engine.second_try && is_awaited(engine))
     }
 
     /// Whether anything has to be decided at all; mostly not.
@@ -92,21 +102,22 @@ impl Admission {
             model.refuse_all(&refusal, Some(at.saturating_since(now)), out);
             return;
         }
-        let demand =
-            Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
+        let second_try = model.second_try;
         let budget = self.settings.budget;
-        if !demand.memory.fits_in(budget) {
-            let refusal = Refusal::InsufficientMemory { needed: Some(demand.memory), budget, reason: None };
+        if model.is_too_large(budget) {
+            let refusal = Refusal::InsufficientMemory { needed: model.footprint(), budget, reason: None };
             model.refuse_all(&refusal, None, out);
             return;
         }
+        let demand =
+            Demand { memory: model.footprint().unwrap_or_default(), group: model.profile.group.clone() };
         if !self.fits(&demand, &[], Engine::keeps_its_place) {
             if let Some(model) = self.models.get_mut(name) {
                 model.refuse_all(&Refusal::PinnedOut, None, out);
             }
             return;
         }
-        let Some(chosen) = self.choose(&demand, plan, now) else {
+        let Some(chosen) = self.choose(name, &demand, plan, now) else {
             plan.claims.push(demand);
             return;
         };
@@ -114,11 +125,12 @@ impl Admission {
             plan.leaving.push((generation, Some(name.clone())));
             self.press(generation, Some(name), now);
         }
-        if self.has_room(name, &demand) {
+        if !plan.is_reserved && self.has_room(name, &demand) {
             self.launch(name, now, out);
         } else {
             plan.claims.push(demand);
         }
+        plan.is_reserved |= second_try;
     }
 
     /// Whether there is room now, beside everything that still takes memory.
@@ -130,7 +142,7 @@ impl Admission {
             && !(second_try && self.engines.iter().any(Engine::is_stopping))
     }
 
-    /// Whether `demand` fits beside the claims and those engines for which `kept` holds.
+    /// Whether `demand` fits beside the claims and those engines for which `kept` holds. Without any, it does.
     pub(super) fn fits(&self, demand: &Demand, claims: &[Demand], kept: impl Fn(&Engine) -> bool) -> bool {
         let mut slots = 1 + claims.len();
         let mut memory = claims.iter().fold(demand.memory, |sum, claim| sum.saturating_add(claim.memory));
@@ -140,11 +152,12 @@ impl Admission {
             memory = memory.saturating_add(engine.charge);
             excluded |= shared(engine.profile.group.as_ref(), demand.group.as_ref());
         }
-        !excluded && slots <= self.settings.max_resident.max(1) && memory.fits_in(self.settings.budget)
+        let is_within = memory.fits_in(self.settings.budget) || slots == 1;
+        !excluded && slots <= self.settings.max_resident.max(1) && is_within
     }
 
     /// Makes an engine stand aside from now on, for `rival` if it is for one, unless it does already.
-    fn press(&mut self, generation: Generation, rival: Option<&ModelName>, now: Moment) {
+    pub(super) fn press(&mut self, generation: Generation, rival: Option<&ModelName>, now: Moment) {
         let Some(index) = self.engines.iter().position(|engine| engine.generation == generation) else {
             return;
         };
@@ -167,7 +180,7 @@ impl Admission {
     fn lift_pressure(&mut self, plan: &Plan) -> bool {
         let mut lifted = false;
         for engine in &mut self.engines {
-            if engine.pressure.is_some() && plan.spares(engine) {
+            if engine.pressure.is_some() && plan.spares(engine) && !engine.outgrown {
                 engine.pressure = None;
                 lifted = true;
             }
@@ -210,7 +223,8 @@ impl Admission {
             let Some(model) = self.models.get(&name) else { continue };
             let memory = model.footprint().unwrap_or_default();
             let demand = Demand { memory, group: model.profile.group.clone() };
-            if plan.claims.is_empty() && self.has_room(&name, &demand) {
+            let is_too_large = model.is_too_large(self.settings.budget);
+            if !is_too_large && plan.claims.is_empty() && !plan.is_reserved && self.has_room(&name, &demand) {
                 self.launch(&name, now, out);
             }
         }

@@ -144,11 +144,13 @@ fn render(command: &Command) -> String {
         Command::Refuse { ticket, refusal, retry_after } => {
             let why = match refusal {
                 Refusal::QueueFull { .. } => "queue full",
+                Refusal::QueueTooLong { .. } => "queue too long",
                 Refusal::LoadFailed { .. } => "load failed",
                 Refusal::BreakerOpen { .. } => "breaker open",
                 Refusal::InsufficientMemory { .. } => "insufficient memory",
                 Refusal::PinnedOut => "pinned out",
                 Refusal::NotConfigured => "not configured",
+                Refusal::Renamed => "renamed",
                 Refusal::Stalled { .. } => "stalled",
                 Refusal::WaitedTooLong { .. } => "waited too long",
                 Refusal::Draining => "draining",

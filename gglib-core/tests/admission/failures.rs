@@ -144,3 +144,20 @@ fn a_preload_that_dies_of_memory_is_not_tried_again() {
     assert_eq!(desk.out_of_memory(1), "");
     assert_eq!(desk.snapshot().breakers[0].failures, 1);
 }
+
+#[test]
+fn nobody_takes_the_room_that_is_made_for_a_second_try() {
+    let mut desk = Desk::with(Settings { max_resident: 8, ..settings() }, &[("d", Profile::default())]);
+    for (generation, model) in [(1, "a"), (2, "b")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(1, 1);
+    desk.arrive("c");
+    assert_eq!(desk.out_of_memory(3), "stop g1");
+    assert_eq!(desk.arrive("d"), "", "there is a place, but the memory is c's");
+    assert_eq!(desk.release(2, 2), "stop g2", "it has become idle before the second try");
+    assert_eq!(desk.ended(1), "");
+    assert_eq!(desk.ended(2), "launch c as g4");
+    assert_eq!(desk.loaded(4), "grant t3 on g4, launch d as g5");
+}

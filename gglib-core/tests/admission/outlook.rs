@@ -1,9 +1,11 @@
 //! What waiting requests are told.
 
-use gglib_core::admission::{ModelSnapshot, Outlook, Profile, QueueSnapshot, Settings, WaitPhase};
+use std::collections::BTreeMap;
+
+use gglib_core::admission::{Event, ModelSnapshot, Outlook, Profile, QueueSnapshot, Settings, WaitPhase};
 use gglib_core::model::ModelName;
 
-use crate::desk::{Desk, seconds, settings};
+use crate::desk::{Desk, gib, seconds, settings, sized};
 
 fn outlook(position: usize, estimate: Option<u64>, phase: WaitPhase) -> Outlook {
     Outlook { position, estimate: estimate.map(seconds), phase, percent: None }
@@ -173,4 +175,125 @@ fn ten_thousand_waiters_are_told_their_place_at_once() {
         assert_eq!(desk.outlook(ticket).map(|outlook| outlook.position), Some(position));
     }
     assert_eq!(desk.arrive("a"), "refuse t10001: queue full");
+}
+
+/// A desk at which a request at `a` takes 8 s, of which 3 are over, `b` has been loaded in 10 s, and `c` is idle.
+fn beside(settings: Settings, profiles: &[(&str, Profile)]) -> Desk {
+    let mut desk = Desk::with(settings, profiles);
+    desk.arrive("b");
+    desk.later(10);
+    desk.loaded(1);
+    desk.ended(1);
+    for (generation, model) in [(2, "a"), (3, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+        desk.later(8);
+        desk.release(generation, generation);
+    }
+    assert_eq!(desk.arrive("a"), "grant t4 on g2");
+    desk.later(3);
+    desk
+}
+
+#[test]
+fn of_several_engines_those_in_the_way_make_the_estimate() {
+    let wait = Some(outlook(1, Some(5 + 10), WaitPhase::Turn));
+    let grouped = || Profile { group: Some("large".to_owned()), ..Profile::default() };
+    let bounds = Settings { max_resident: 3, ..settings() };
+    let desk = beside(bounds, &[("a", grouped()), ("b", grouped())]);
+    assert_eq!(desk.outlook_for("b"), wait, "the group's other one is busy, whoever is idle");
+
+    let bounds = Settings { max_resident: 3, budget: gib(8), ..settings() };
+    let sizes = [("a", sized(4)), ("b", sized(6)), ("c", sized(2))];
+    assert_eq!(beside(bounds, &sizes).outlook_for("b"), wait, "c is idle, but too small");
+
+    let desk = beside(Settings { max_resident: 2, ..settings() }, &[]);
+    assert_eq!(desk.outlook_for("b"), Some(outlook(1, Some(10), WaitPhase::Turn)), "c goes at once");
+}
+
+#[test]
+fn a_model_is_launched_anew_when_its_last_engine_has_gone() {
+    let mut desk = Desk::with(Settings { max_resident: 2, ..settings() }, &[]);
+    for generation in 1..3 {
+        desk.arrive("a");
+        desk.later(10);
+        desk.loaded(generation);
+        desk.condemn(generation);
+        if generation == 1 {
+            desk.later(6);
+            desk.ended(1);
+        }
+    }
+    desk.later(2);
+    assert_eq!(desk.outlook_for("a"), Some(outlook(1, Some(4 + 10), WaitPhase::Turn)));
+}
+
+#[test]
+fn a_lease_of_an_engine_that_hangs_says_nothing_about_the_time_of_an_answer() {
+    let mut desk = measured(1);
+    desk.loaded(2);
+    desk.later(300);
+    desk.condemn(2);
+    desk.release(2, 2);
+    assert_eq!(desk.snapshot().models[0].interval, Some(seconds(8)));
+}
+
+#[test]
+fn an_engine_of_an_older_configuration_says_nothing_about_the_new_one() {
+    let mut desk = Desk::new();
+    desk.arrive("b");
+    desk.later(10);
+    desk.loaded(1);
+    desk.ended(1);
+    desk.arrive("a");
+    desk.loaded(2);
+    let changed = ("a", Profile { revision: 1, ..Profile::default() });
+    let profiles: BTreeMap<_, _> =
+        [changed, ("b", Profile::default())].map(|(name, profile)| (ModelName::new(name), profile)).into();
+    desk.tell(Event::Configure {
+        settings: settings(),
+        profiles,
+        renamed: [].into(),
+        unloadable: BTreeMap::new(),
+    });
+    desk.later(50);
+    assert_eq!(desk.release(2, 2), "stop g2");
+    assert_eq!(desk.snapshot().models[0].interval, None);
+    desk.later(7);
+    desk.ended(2);
+    desk.arrive("a");
+    desk.loaded(3);
+    desk.release(3, 3);
+    let stop_and_load = desk.outlook_for("b").unwrap().estimate;
+    assert_eq!(stop_and_load, Some(seconds(10)), "how long the new one takes to stop is not known");
+}
+
+#[test]
+fn who_would_wait_too_long_by_the_measured_time_of_an_answer_is_refused_at_once() {
+    let mut desk = Desk::with(Settings { max_wait: seconds(20), ..settings() }, &[]);
+    desk.arrive("a");
+    desk.later(15);
+    desk.loaded(1);
+    desk.later(8);
+    desk.release(1, 1);
+    for _ in 0..4 {
+        assert!(!desk.arrive("a").starts_with("refuse"), "at most two answers go before");
+    }
+    assert_eq!(desk.arrive("a"), "refuse t6: queue too long (again in 32s)", "four answers of 8 s");
+    desk.leave(5);
+    assert_eq!(desk.arrive("a"), "");
+}
+
+/// Nobody would ever load it.
+#[test]
+fn a_load_that_takes_longer_than_anybody_may_wait_is_begun_all_the_same() {
+    let mut desk = Desk::with(Settings { max_wait: seconds(20), ..settings() }, &[]);
+    desk.arrive("a");
+    desk.later(30);
+    assert_eq!(desk.loaded(1), "refuse t1: waited too long");
+    desk.arrive("a");
+    desk.later(8);
+    desk.release(1, 2);
+    desk.ended(1);
+    assert_eq!(desk.arrive("a"), "launch a as g2");
 }

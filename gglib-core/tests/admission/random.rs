@@ -27,9 +27,15 @@ pub(crate) enum Step {
     /// The engine has come to take too much.
     Outgrow(usize),
     Stale(usize),
+    /// Something is told of an engine that is being stopped.
+    Late(usize),
+    /// A lease is given back that is not out.
+    Foreign(usize),
     Wait(u64),
     /// The model's file says that its engine will take so many GiB.
     Estimate(usize, u64),
+    /// The same, and what was measured in another run is a little more than the budget, or too much.
+    Recall(usize, u64),
     /// The model's file cannot be loaded.
     Spoil(usize),
     Preload,
@@ -59,11 +65,15 @@ pub(crate) enum Change {
     Pin,
     /// So many GiB less, or a slot less.
     Bounds(u64),
+    /// The bounds of waiting are so many parts of what they were.
+    Waits(u64),
+    /// The model's engine takes so many more at once, and lives for another time when nobody uses it.
+    Use(u64),
 }
 
 /// A step from a random number; as numbers, steps are cheap to make and to shrink.
 fn step(number: u32) -> Step {
-    let (kind, which) = (number % 76, (number / 76) as usize);
+    let (kind, which) = (number % 81, (number / 81) as usize);
     match kind {
         0..18 => Step::Arrive(which),
         18..21 => Step::Leave(which),
@@ -88,6 +98,11 @@ fn step(number: u32) -> Step {
         70 => Step::Configure(which, Change::Pin),
         71 => Step::Outgrow(which),
         72..75 => Step::Answer(which),
+        75 => Step::Configure(which / 4, Change::Waits(which as u64 % 4)),
+        76 => Step::Configure(which / 4, Change::Use(which as u64 % 4)),
+        77 => Step::Late(which),
+        78 => Step::Foreign(which),
+        79 => Step::Recall(which, which as u64 / 8 % 7),
         _ if which.is_multiple_of(4) => Step::Drain,
         _ => Step::Configure(which, Change::Bounds(which as u64 / 4 % 4)),
     }

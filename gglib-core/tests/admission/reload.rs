@@ -10,7 +10,7 @@ use crate::desk::{Desk, gib, seconds, settings, sized};
 fn configure(settings: Settings, profiles: &[(&str, Profile)]) -> Event {
     let profiles: BTreeMap<_, _> =
         profiles.iter().map(|(name, profile)| (ModelName::new(*name), profile.clone())).collect();
-    Event::Configure { settings, profiles, unloadable: BTreeMap::new() }
+    Event::Configure { settings, profiles, renamed: [].into(), unloadable: BTreeMap::new() }
 }
 
 /// The same with a file of this model that cannot be loaded.
@@ -18,7 +18,7 @@ fn configure_spoilt(settings: Settings, profiles: &[(&str, Profile)], model: &st
     match configure(settings, profiles) {
         Event::Configure { settings, profiles, .. } => {
             let unloadable = [(ModelName::new(model), "spoilt".into())].into();
-            Event::Configure { settings, profiles, unloadable }
+            Event::Configure { settings, profiles, renamed: [].into(), unloadable }
         }
         other => other,
     }
@@ -184,4 +184,17 @@ fn who_has_come_into_one_group_is_not_there_together_for_longer_than_it_takes() 
     assert_eq!(desk.release(2, 2), "stop g2", "b is done first");
     assert_eq!(desk.state("a"), Some(EngineState::Resident));
     assert_eq!(desk.state("c"), Some(EngineState::Resident), "c has no part in it");
+}
+
+#[test]
+fn who_waits_for_a_name_that_is_an_alias_now_may_ask_again_at_once() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("a");
+    desk.arrive("b");
+    let profiles = [(ModelName::new("d"), revision(0))].into();
+    let renamed = [ModelName::new("a")].into();
+    let event = Event::Configure { settings: settings(), profiles, renamed, unloadable: BTreeMap::new() };
+    assert_eq!(desk.tell(event), "refuse t2: renamed (again in 1s), refuse t3: not configured");
 }

@@ -84,7 +84,7 @@ fn what_was_measured_replaces_the_estimate() {
 #[test]
 fn what_was_measured_of_one_file_is_not_charged_for_another() {
     let estimated = |desk: &mut Desk, ram| {
-        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(ram) })
+        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(ram), measured: None })
     };
     let mut desk = Desk::with(several(8, 8), &[("a", sized(5))]);
     desk.arrive("a");
@@ -346,4 +346,126 @@ fn nobody_is_given_the_room_of_a_pinned_engine_that_is_launched_anew() {
     assert_eq!(desk.arrive("a"), "", "a might take the slot, but waits for c");
     assert_eq!(desk.ended(1), "launch p as g3");
     assert_eq!(desk.loaded(3), "grant t4 on g3");
+}
+
+#[test]
+fn an_idle_engine_that_is_enough_goes_although_a_busy_one_has_to_go_anyway() {
+    let bounds = Settings { max_resident: 2, ..settings() };
+    let mut desk = Desk::with(bounds, &[]);
+    for (generation, model) in [(1, "a"), (2, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(2, 2);
+    let changed = Profile { revision: 1, ..Profile::default() };
+    let profiles = [("a", changed), ("b", Profile::default()), ("c", Profile::default())];
+    let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
+    let configure =
+        Event::Configure { settings: bounds, profiles, renamed: [].into(), unloadable: [].into() };
+    assert_eq!(desk.tell(configure), "", "a's old engine serves t1");
+    assert_eq!(desk.arrive("a"), "", "the new one takes the room of the old one");
+    assert_eq!(desk.state("c"), Some(EngineState::Resident));
+    desk.leave(3);
+    assert_eq!(desk.arrive("b"), "stop g2");
+    assert_eq!(desk.ended(2), "launch b as g3");
+}
+
+#[test]
+fn an_idle_engine_that_is_enough_goes_although_two_of_a_group_have_to_part() {
+    let bounds = Settings { max_resident: 3, ..settings() };
+    let mut desk = Desk::with(bounds, &[("d", Profile::default())]);
+    for (generation, model) in [(1, "a"), (2, "b"), (3, "c")] {
+        desk.arrive(model);
+        desk.loaded(generation);
+    }
+    desk.release(3, 3);
+    let grouped = || Profile { group: Some("large".to_owned()), ..Profile::default() };
+    let profiles = [("a", grouped()), ("b", grouped()), ("c", Profile::default()), ("d", Profile::default())];
+    let profiles = profiles.map(|(name, profile)| (ModelName::new(name), profile)).into();
+    assert_eq!(
+        desk.tell(Event::Configure { settings: bounds, profiles, renamed: [].into(), unloadable: [].into() }),
+        ""
+    );
+    assert_eq!(desk.arrive("d"), "stop g3", "a or b may take its time");
+}
+
+#[test]
+fn who_gives_nothing_back_of_what_is_overdrawn_stays() {
+    let on_gpu = Profile { footprint: Some(Memory { ram: 0, vram: 4 << 30 }), ..Profile::default() };
+    let budget = Memory { ram: 8 << 30, vram: 8 << 30 };
+    let settings = Settings { max_resident: 3, budget, ..settings() };
+    let mut desk = Desk::with(settings, &[("a", sized(1)), ("b", on_gpu.clone()), ("c", on_gpu)]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    desk.arrive("b");
+    desk.loaded(2);
+    desk.later(60);
+    desk.arrive("c");
+    assert_eq!(desk.measured(3, Memory { ram: 0, vram: 6 << 30 }), "grant t3 on g3", "a has no part in it");
+    assert_eq!(
+        (desk.state("b"), desk.state("c")),
+        (Some(EngineState::Draining), Some(EngineState::Resident))
+    );
+}
+
+#[test]
+fn an_engine_that_has_outgrown_its_room_ends_under_steady_traffic_too() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("a");
+    desk.later(60);
+    assert_eq!(desk.tell(Event::Outgrown { generation: Generation(1) }), "");
+    assert_eq!(desk.release(1, 1), "grant t2 on g1", "it has waited since before");
+    assert_eq!(desk.arrive("a"), "");
+    assert_eq!(desk.state("a"), Some(EngineState::Draining));
+    assert_eq!(desk.release(1, 2), "stop g1");
+    assert_eq!(desk.ended(1), "launch a as g2");
+    assert_eq!(desk.loaded(2), "grant t3 on g2");
+    assert_eq!(desk.totals().recycles, 1);
+}
+
+#[test]
+fn an_engine_that_is_being_stopped_has_not_outgrown_its_room() {
+    let mut desk = Desk::with(settings(), &[("a", Profile { pinned: true, ..Profile::default() })]);
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.release(1, 1);
+    assert_eq!(desk.condemn(1), "kill g1");
+    assert_eq!(desk.tell(Event::Outgrown { generation: Generation(1) }), "");
+    assert_eq!(desk.ended(1), "", "nobody waits for it");
+}
+
+#[test]
+fn a_model_that_was_measured_to_take_a_little_more_than_the_budget_has_it_for_itself() {
+    let slightly_more = Memory { ram: (8 << 30) + (8 << 30) / 10, vram: 0 };
+    let mut desk = Desk::with(several(8, 8), &[("a", sized(7)), ("b", sized(1))]);
+    desk.arrive("a");
+    desk.measured(1, slightly_more);
+    desk.release(1, 1);
+    desk.ended(1);
+    assert_eq!(desk.arrive("b"), "launch b as g2");
+    assert_eq!(desk.arrive("a"), "", "it has run before, but not beside b");
+    desk.loaded(2);
+    assert_eq!(desk.release(2, 2), "stop g2");
+    assert_eq!(desk.ended(2), "launch a as g3");
+    assert_eq!(desk.loaded(3), "grant t3 on g3");
+    assert_eq!(desk.arrive("b"), "", "nobody has a place beside it");
+
+    // Remembered from a run before, and how much is too much.
+    let remembered = |ram| {
+        let measured = Some(Memory { ram, vram: 0 });
+        let mut desk = Desk::with(several(8, 8), &[]);
+        desk.tell(Event::Estimated { model: ModelName::new("a"), footprint: gib(7), measured });
+        desk.arrive("a")
+    };
+    assert_eq!(remembered(slightly_more.ram), "launch a as g1");
+    assert_eq!(remembered(slightly_more.ram + 1), "refuse t1: insufficient memory");
+}
+
+#[test]
+fn what_exceeds_the_budget_by_estimate_is_not_preloaded_either() {
+    let mut desk = Desk::with(several(8, 8), &[("a", Profile { preload: true, ..sized(9) })]);
+    assert_eq!(desk.tell(Event::Preload), "");
 }

@@ -84,3 +84,15 @@ fn only_those_expire_whose_time_is_over() {
     assert_eq!(desk.after(199), "");
     assert_eq!(desk.after(1), "refuse t2: waited too long, refuse t3: waited too long");
 }
+
+#[test]
+fn who_is_about_to_get_the_room_of_an_engine_does_not_see_its_stop_as_a_standstill() {
+    let mut desk = Desk::new();
+    desk.arrive("a");
+    desk.loaded(1);
+    desk.arrive("b");
+    desk.after(175);
+    assert_eq!(desk.release(1, 1), "stop g1");
+    assert_eq!(desk.after(20), "", "slots are saved, and memory is waited for");
+    assert_eq!(desk.ended(1), "launch b as g2");
+}

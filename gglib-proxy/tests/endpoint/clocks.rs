@@ -317,6 +317,7 @@ async fn a_quiet_engine_is_covered_by_chunks_like_its_own() {
 async fn a_refusal_known_at_once_has_a_status_and_a_later_one_is_an_event() {
     let refusals = [
         (Refusal::QueueFull { limit: 256 }, 429, "queue_full", "rate_limit_error"),
+        (Refusal::QueueTooLong { wait: secs(700), limit: secs(600) }, 429, "queue_full", "rate_limit_error"),
         (Refusal::Stalled { after: secs(180) }, 503, "wait_stalled", "server_error"),
         (Refusal::WaitedTooLong { after: secs(600) }, 503, "wait_too_long", "server_error"),
         (Refusal::Draining, 503, "draining", "server_error"),

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use gglib_core::config::MODEL_LOOK;
-use gglib_core::memory::Memory;
 use gglib_core::model::{ModelName, ModelSpec};
 use tokio::io::AsyncReadExt;
 use tokio::task::spawn_blocking;
@@ -13,6 +12,7 @@ use tokio::time::timeout;
 
 use super::devices::Devices;
 use super::launch::{LaunchError, Launcher};
+use crate::memory::Expected;
 
 /// A disk may have to spin up, a network may be gone; after the longest look nothing is known against the file, and its
 /// load will tell.
@@ -24,7 +24,7 @@ const MAGIC: &[u8] = b"GGUF";
 #[derive(Debug)]
 pub(crate) enum Survey {
     /// What an engine of it will take.
-    Takes(Memory),
+    Takes(Expected),
     /// It cannot be loaded.
     Unloadable(LaunchError),
     /// It may be loaded; what that takes will be measured.
@@ -56,7 +56,7 @@ impl Launcher {
         let Some(accounts) = self.accounts.clone() else { return Survey::Unknown };
         let (spec, binary) = (spec.clone(), self.settings.binary.clone());
         match spawn_blocking(move || accounts.expected(&spec, &binary)).await {
-            Ok(Ok(memory)) => Survey::Takes(memory),
+            Ok(Ok(expected)) => Survey::Takes(expected),
             Ok(Err(error)) => {
                 tracing::warn!(%name, %error, "what this model takes is not known before it is loaded");
                 Survey::Unknown

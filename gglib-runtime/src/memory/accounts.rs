@@ -19,6 +19,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After an engine's end, longest wait for its memory. A GPU's driver may take a second or two.
 const RETURN: Duration = Duration::from_secs(5);
 
+/// What an engine will take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// By the headers of its files.
+    pub(crate) estimate: Memory,
+    /// By a measurement of the same engine, if there is one.
+    pub(crate) measured: Option<Memory>,
+}
+
 /// The books of one machine's memory; cheap to clone. Whatever may block is done on threads that may, within bounds.
 #[derive(Clone)]
 pub struct Accounts {
@@ -33,16 +42,17 @@ impl Accounts {
         Self { probe, record: Arc::new(Mutex::new(record)), facts: Arc::default() }
     }
 
-    /// What an engine of `spec`, run from `engine`, will take: by the headers of its files, corrected by what was
+    /// What an engine of `spec`, run from `engine`, will take: by the headers of its files, and corrected by what was
     /// measured of the same engine before. Blocks.
     ///
     /// # Errors
     /// When the files say nothing about it.
-    pub(crate) fn expected(&self, spec: &ModelSpec, engine: &Path) -> Result<Memory, ModelFileError> {
+    pub(crate) fn expected(&self, spec: &ModelSpec, engine: &Path) -> Result<Expected, ModelFileError> {
         let estimate = self.estimate(spec)?;
         let launched = launched(spec, engine)?;
         let seen = self.record.lock().unwrap_or_else(PoisonError::into_inner).recall(&launched);
-        Ok(seen.map_or_else(|| estimate.memory(), |seen| estimate.corrected(seen)))
+        let measured = seen.map(|seen| estimate.corrected(seen));
+        Ok(Expected { estimate: estimate.memory(), measured })
     }
 
     /// Measures the engine of `spec`, run from `engine` with the process id `leader`, which has just become ready,

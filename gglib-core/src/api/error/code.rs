@@ -84,7 +84,7 @@ error_codes! {
     UNPROCESSABLE_ENTITY "idempotency_key_reused" IdempotencyKeyReused:
         "The `Idempotency-Key` stands for another request of the same client, running or just answered.",
     TOO_MANY_REQUESTS "queue_full" QueueFull:
-        "As many requests as allowed already wait for the model.",
+        "As many requests as allowed already wait for the model, or more than can be served within the longest wait allowed.",
     TOO_MANY_REQUESTS "rate_limit_exceeded" RateLimitExceeded:
         "An upstream limits the rate of requests.",
     INTERNAL_SERVER_ERROR "internal" Internal:

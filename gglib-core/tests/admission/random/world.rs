@@ -27,8 +27,8 @@ pub(super) struct World {
     leases: BTreeSet<LeaseId>,
     engines: BTreeMap<Generation, Engine>,
     ended: Vec<Generation>,
-    /// What is known of each model's size: the latest estimate, and the latest measurement, which wins.
-    known: BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>,
+    /// What is known of each model's size.
+    known: BTreeMap<ModelName, Known>,
     /// Until when each model must not be launched, and how long the next pause is.
     pauses: BTreeMap<ModelName, (Moment, u64)>,
     /// How many engines of each model in a row have died before they had answered anything.
@@ -40,10 +40,30 @@ pub(super) struct World {
     /// Engines that no configuration knows any more.
     outdated: BTreeSet<Generation>,
     condemned: BTreeSet<Generation>,
+    /// Loads that were given up.
+    cancelled: BTreeSet<Generation>,
     outgrown: BTreeSet<Generation>,
     /// Models that this event wants loaded although nobody waits.
     unasked: BTreeSet<ModelName>,
     draining: bool,
+}
+
+/// The latest numbers, of which a later one here wins.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    estimate: Option<Memory>,
+    remembered: Option<Memory>,
+    measured: Option<Memory>,
+}
+
+impl Known {
+    fn of(profile: &Profile) -> Self {
+        Self { estimate: profile.footprint, ..Self::default() }
+    }
+
+    fn measured(self) -> Option<Memory> {
+        self.measured.or(self.remembered)
+    }
 }
 
 struct Engine {
@@ -73,7 +93,7 @@ impl World {
             settings,
             all: (settings, profiles.clone()),
             names: profiles.keys().cloned().collect(),
-            known: profiles.iter().map(|(name, profile)| (name.clone(), (profile.footprint, None))).collect(),
+            known: profiles.iter().map(|(name, profile)| (name.clone(), Known::of(profile))).collect(),
             profiles,
             now: Moment::ORIGIN,
             tickets: 0,
@@ -86,6 +106,7 @@ impl World {
             short: BTreeSet::new(),
             outdated: BTreeSet::new(),
             condemned: BTreeSet::new(),
+            cancelled: BTreeSet::new(),
             failed_twice: None,
             outgrown: BTreeSet::new(),
             unasked: BTreeSet::new(),
@@ -124,8 +145,11 @@ impl World {
             Step::End(which) => self.end(Process::Stopping, which),
             Step::Crash(which) => self.end(Process::Ready, which),
             Step::Condemn(which) => {
-                if let Some(generation) = self.one(Process::Ready, which) {
-                    self.dies(generation);
+                let loading = which.is_multiple_of(4).then_some(Process::Loading);
+                if let Some(generation) = self.one(loading.unwrap_or(Process::Ready), which / 4) {
+                    if loading.is_none() {
+                        self.dies(generation);
+                    }
                     self.condemned.insert(generation);
                     self.tell(Event::Condemn { generation });
                     assert_eq!(self.engines[&generation].process, Process::Stopping);
@@ -141,18 +165,17 @@ impl World {
             }
             Step::Answer(which) => self.answer(which),
             Step::Stale(which) => self.stale(which),
+            Step::Late(which) => self.late(which),
+            Step::Foreign(which) => self.foreign(which),
             Step::Wait(by) => {
                 self.now = self.now.saturating_add(seconds(by));
                 self.tell(Event::Tick);
             }
-            Step::Estimate(which, size) => {
-                let model = self.names[which % self.names.len()].clone();
-                let is_there = self.is_staying(&model);
-                if let Some((estimate, measured)) = self.known.get_mut(&model) {
-                    *estimate = Some(gib(size));
-                    *measured = measured.filter(|_| is_there);
-                }
-                self.tell(Event::Estimated { model, footprint: gib(size) });
+            Step::Estimate(which, size) => self.estimate(which, gib(size), None),
+            Step::Recall(which, size) => {
+                let percent = if size.is_multiple_of(3) { 120 } else { 105 };
+                let ram = self.settings.budget.ram.saturating_mul(percent) / 100;
+                self.estimate(which, gib(size), Some(Memory { ram, vram: 0 }));
             }
             Step::Spoil(which) => self.spoil(which),
             Step::Preload => {
@@ -169,10 +192,19 @@ impl World {
         }
     }
 
+    fn estimate(&mut self, which: usize, footprint: Memory, remembered: Option<Memory>) {
+        let model = self.names[which % self.names.len()].clone();
+        let is_there = self.is_staying(&model);
+        if let Some(known) = self.known.get_mut(&model) {
+            let measured = known.measured.filter(|_| is_there);
+            *known = Known { estimate: Some(footprint), remembered, measured };
+        }
+        self.tell(Event::Estimated { model, footprint, measured: remembered });
+    }
+
     /// Events of generations that are over change nothing.
     fn stale(&mut self, which: usize) {
         let Some(generation) = choose(self.ended.iter(), which) else { return };
-        let before = self.machine.snapshot(self.now);
         let failure = LoadFailure { reason: "late".into(), out_of_memory: which.is_multiple_of(2) };
         let event = match which % 7 {
             0 => Event::Loaded { generation, footprint: Some(gib(1)) },
@@ -183,10 +215,35 @@ impl World {
             5 => Event::Outgrown { generation },
             _ => Event::Release { lease: LeaseId { generation, ticket: Ticket(self.tickets) } },
         };
+        self.check_ignored(&event);
+    }
+
+    /// What is told of an engine that is being stopped comes too late.
+    fn late(&mut self, which: usize) {
+        let Some(generation) = self.one(Process::Stopping, which / 4) else { return };
+        self.check_ignored(&match which % 4 {
+            0 => Event::Loaded { generation, footprint: Some(gib(1)) },
+            1 => Event::Condemn { generation },
+            2 => Event::Answered { generation },
+            _ => Event::Outgrown { generation },
+        });
+    }
+
+    /// A lease that the engine has not given, or no longer, changes nothing.
+    fn foreign(&mut self, which: usize) {
+        let Some(generation) = choose(self.engines.keys(), which) else { return };
+        let lease = LeaseId { generation, ticket: Ticket(which as u64 % (self.tickets + 1)) };
+        if !self.leases.contains(&lease) {
+            self.check_ignored(&Event::Release { lease });
+        }
+    }
+
+    fn check_ignored(&mut self, event: &Event) {
+        let before = self.machine.snapshot(self.now);
         let mut out = Vec::new();
-        self.machine.handle(event, self.now, &mut out);
-        assert_eq!(out, [], "a stale event caused commands");
-        assert_eq!(self.machine.snapshot(self.now), before);
+        self.machine.handle(event.clone(), self.now, &mut out);
+        assert_eq!(out, [], "{event:?} caused commands");
+        assert_eq!(self.machine.snapshot(self.now), before, "{event:?}");
     }
 
     fn tell(&mut self, event: Event) {
@@ -209,7 +266,7 @@ impl World {
             ends.is_none_or(|end| due.is_some_and(|due| due <= end)),
             "nobody looks after the oldest waiter"
         );
-        self.check_groups();
+        self.check_the_idle();
         for (ticket, (model, _)) in &self.waiting {
             assert!(self.profiles.contains_key(model), "{ticket:?} waits for what is not configured");
             assert!(self.machine.outlook(*ticket, self.now).is_some(), "{ticket:?} was lost");
@@ -247,6 +304,6 @@ fn choose<'a, T: Copy + 'a>(from: impl Iterator<Item = &'a T> + Clone, which: us
 }
 
 /// What is known of the model's size.
-fn size(known: &BTreeMap<ModelName, (Option<Memory>, Option<Memory>)>, model: &ModelName) -> Option<Memory> {
-    known.get(model).and_then(|(estimate, measured)| measured.or(*estimate))
+fn size(known: &BTreeMap<ModelName, Known>, model: &ModelName) -> Option<Memory> {
+    known.get(model).and_then(|known| known.measured().or(known.estimate))
 }

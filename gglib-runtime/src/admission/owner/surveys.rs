@@ -1,6 +1,6 @@
 //! Looks at the models' files: at the start, before a launch that requests wait for, and when the configuration changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Message, Occasion, Owner, profiles};
 use crate::engine::{Launcher, Survey};
+use crate::memory::Expected;
 
 impl Owner {
     /// Looks at the file of every model, then loads those that want it.
@@ -64,20 +65,32 @@ impl Owner {
         let (mut profiles, mut unloadable) = (profiles(&catalog), BTreeMap::new());
         for (name, survey) in surveys {
             match survey {
-                Survey::Takes(footprint) => {
-                    profiles.entry(name).and_modify(|profile| profile.footprint = Some(footprint));
+                Survey::Takes(Expected { estimate, measured }) => {
+                    profiles.entry(name).and_modify(|profile| {
+                        (profile.footprint, profile.measured) = (Some(estimate), measured);
+                    });
                 }
                 Survey::Unloadable(error) => drop(unloadable.insert(name, error.to_string().into())),
                 Survey::Unknown => {}
             }
         }
-        self.catalog = catalog;
-        self.tell(Event::Configure { settings, profiles, unloadable });
+        let before = std::mem::replace(&mut self.catalog, catalog);
+        let is_renamed = |name: &&ModelName| {
+            self.configured(name).is_none() && self.catalog.resolve(name.as_str()).is_ok()
+        };
+        let renamed: BTreeSet<_> = before.iter().map(|(name, _)| name).filter(is_renamed).cloned().collect();
         let catalog = &self.catalog;
         let is_configured = |model: &ModelName| catalog.iter().any(|(name, _)| name == model);
-        for ticket in self.gate.retain(is_configured) {
+        let removed = self.gate.retain(|model| is_configured(model) || renamed.contains(model));
+        let of_other_names = self.gate.retain(is_configured);
+        self.tell(Event::Configure { settings, profiles, renamed, unloadable });
+        for ticket in removed {
             let refusal = Refusal::NotConfigured;
             self.carry_out(Command::Refuse { ticket, refusal, retry_after: None });
+        }
+        for ticket in of_other_names {
+            let (refusal, retry_after) = (Refusal::Renamed, Some(Refusal::RENAMED_FOR));
+            self.carry_out(Command::Refuse { ticket, refusal, retry_after });
         }
     }
 
@@ -97,8 +110,8 @@ impl Owner {
             return;
         }
         let unloadable = match survey {
-            Survey::Takes(footprint) => {
-                self.tell(Event::Estimated { model: model.clone(), footprint });
+            Survey::Takes(Expected { estimate, measured }) => {
+                self.tell(Event::Estimated { model: model.clone(), footprint: estimate, measured });
                 None
             }
             Survey::Unloadable(error) if occasion == Occasion::Launch => Some(error.to_string().into()),

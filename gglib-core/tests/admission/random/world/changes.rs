@@ -1,13 +1,13 @@
 //! A new configuration, and what is expected of the machine then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gglib_core::admission::{Event, Profile, Settings};
 use gglib_core::model::ModelName;
 
-use super::{World, size};
-use crate::desk::gib;
+use super::{Known, World, size};
+use crate::desk::{gib, seconds};
 use crate::random::Change;
 
 impl World {
@@ -49,6 +49,19 @@ impl World {
                 settings.budget = budget.saturating_sub(gib(less));
                 settings.max_resident = max_resident.saturating_sub(usize::from(less == 3)).max(1);
             }
+            Change::Waits(parts) => {
+                let parts = u32::try_from(parts).expect("they are few") + 1;
+                let Settings { stall, max_wait, queue, quantum, .. } = self.all.0;
+                (settings.stall, settings.max_wait) = (stall / parts, max_wait / parts);
+                (settings.queue, settings.quantum) = (queue / parts as usize, quantum / parts);
+            }
+            Change::Use(more) => {
+                if let Some(profile) = profiles.get_mut(&changed) {
+                    profile.parallel = 1 + u32::try_from(more).expect("it is little");
+                    profile.ttl = (more > 0).then(|| seconds(10 * more));
+                    profile.preload = more == 2;
+                }
+            }
         }
         // What an engine takes is never in a configuration; the file of a model that is changed is looked at.
         for (name, profile) in &mut profiles {
@@ -72,7 +85,7 @@ impl World {
             self.short_lives.remove(name);
             self.short.remove(name);
             self.known.remove(name);
-            self.known.extend(after.map(|profile| (name.clone(), (profile.footprint, None))));
+            self.known.extend(after.map(|profile| (name.clone(), Known::of(profile))));
             if unloadable.contains_key(name) {
                 if self.is_awaited(name) {
                     self.pause(name.clone());
@@ -94,7 +107,7 @@ impl World {
         self.settings = settings;
         self.profiles.clone_from(&profiles);
         let spoilt: Vec<_> = unloadable.keys().cloned().collect();
-        self.tell(Event::Configure { settings, profiles, unloadable });
+        self.tell(Event::Configure { settings, profiles, renamed: BTreeSet::new(), unloadable });
         assert!(
             !spoilt.iter().any(|model| self.is_awaited(model)),
             "somebody waits for what cannot be loaded"

@@ -19,8 +19,8 @@ impl World {
             if self.short_lives.get(&engine.model).is_none_or(|count| *count < 3) {
                 self.pauses.remove(&engine.model);
             }
-            if let Some((_, measured)) = self.known.get_mut(&engine.model) {
-                *measured = footprint.or(*measured);
+            if let Some(known) = self.known.get_mut(&engine.model) {
+                known.measured = footprint.or(known.measured);
             }
         }
         self.tell(Event::Loaded { generation, footprint });
@@ -122,8 +122,17 @@ impl World {
             self.unasked.insert(engine.model.clone());
         }
         let is_paused = self.pauses.get(&engine.model).is_some_and(|(until, _)| *until > self.now);
-        let is_due = comes_back && !is_paused && self.has_room_for(&engine.model, &engine.profile);
-        self.tell(Event::Ended { generation });
+        let is_due = comes_back
+            && !is_paused
+            && !self.is_too_large(&engine.model)
+            && self.has_room_for(&engine.model, &engine.profile);
+        if self.cancelled.contains(&generation) && which.is_multiple_of(2) {
+            // The load has failed before it could be given up.
+            let failure = LoadFailure { reason: "broken".into(), out_of_memory: which.is_multiple_of(4) };
+            self.tell(Event::LoadFailed { generation, failure });
+        } else {
+            self.tell(Event::Ended { generation });
+        }
         assert!(!is_due || self.is_staying(&engine.model), "a pinned engine has lost its place");
     }
 
