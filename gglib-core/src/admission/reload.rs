@@ -18,9 +18,9 @@ impl Admission {
 
     /// Takes over a configuration by what is different.
     ///
-    /// A model that was removed is refused to its waiters, for a moment if only its name was. One whose revision is another one is new: its engine
-    /// ends when its leases are back, its breaker is closed, nothing is known of it; its waiters stay. Of any
-    /// other the engine goes on under the new profile.
+    /// A model that was removed is refused to its waiters, for a moment if only its name was. One whose revision is
+    /// another one is new: its engine ends when its leases are back, its breaker is closed, nothing is known of it; its
+    /// waiters stay. Of any other the engine goes on under the new profile.
     pub(super) fn configure(
         &mut self,
         settings: Settings,
