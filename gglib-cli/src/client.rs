@@ -104,9 +104,45 @@ pub(crate) fn find<'a>(models: &'a [Value], name: &str) -> Option<&'a Value> {
 pub(crate) async fn get_json(url: &str, path: &str) -> Result<Value, CliError> {
     let upstream = HttpUpstream::new(url, None)?;
     let (status, body) = upstream.get(path).await.map_err(|_| CliError::Unreachable(url.to_owned()))?;
-    let parsed: Option<Value> = serde_json::from_slice(&body).ok();
-    match parsed {
-        Some(value) if status == StatusCode::OK => Ok(value),
-        _ => Err(CliError::Strange { url: url.to_owned(), answer: status.to_string() }),
+    understood(url, status, &body)
+}
+
+/// The JSON of an answer, or the error that it is.
+fn understood(url: &str, status: StatusCode, body: &[u8]) -> Result<Value, CliError> {
+    let url = url.to_owned();
+    match serde_json::from_slice::<Value>(body) {
+        Ok(value) if status == StatusCode::OK => Ok(value),
+        Ok(value) if value["error"]["message"].is_string() => {
+            let reason = value["error"]["message"].as_str().unwrap_or_default().to_owned();
+            Err(CliError::NotNow { url, reason })
+        }
+        _ => Err(CliError::Strange { url, answer: status.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_endpoint_is_told_in_its_own_words() {
+        let said = |status, body: &str| match understood("http://u/v1", status, body.as_bytes()) {
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let draining = r#"{"error":{"message":"gglib is shutting down","code":"draining"}}"#;
+        assert_eq!(said(StatusCode::OK, "{}"), "{}");
+        assert_eq!(
+            said(StatusCode::SERVICE_UNAVAILABLE, draining),
+            "http://u/v1 answered: gglib is shutting down"
+        );
+        for (status, body) in
+            [(StatusCode::NOT_FOUND, "<html>"), (StatusCode::OK, "<html>"), (StatusCode::NOT_FOUND, "{}")]
+        {
+            assert_eq!(
+                said(status, body),
+                format!("http://u/v1 answered with {status}; is it a gglib endpoint?")
+            );
+        }
     }
 }

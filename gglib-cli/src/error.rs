@@ -63,6 +63,8 @@ pub(crate) enum CliError {
     Unreachable(String),
     #[error("{url} answered with {answer}; is it a gglib endpoint?")]
     Strange { url: String, answer: String },
+    #[error("{url} answered: {reason}")]
+    NotNow { url: String, reason: String },
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error(transparent)]
@@ -104,7 +106,7 @@ impl CliError {
             }
             Self::Discover(_) | Self::Install(_) | Self::DataDir(_) => Exit::Install,
             Self::AddressTaken(_) | Self::OtherConfiguration { .. } | Self::Listen { .. } => Exit::Listen,
-            Self::Unreachable(_) | Self::Strange { .. } => Exit::Unreachable,
+            Self::Unreachable(_) | Self::Strange { .. } | Self::NotNow { .. } => Exit::Unreachable,
             Self::Completion(CompletionError::GaveUp { .. } | CompletionError::CircuitOpen { .. }) => {
                 Exit::GaveUp
             }

@@ -96,8 +96,8 @@ async fn an_engine_that_ends_early_is_noticed_at_once_and_quoted() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "the model does not fit into memory; two loads ran out of memory, the second one with every unused \
-             engine stopped: llama-server was killed by signal 9, likely out of memory{quoted}"
+            "the model does not fit into memory; two loads ran out of memory, the second one after every engine had \
+             been stopped that was neither in use nor pinned: llama-server was killed by signal 9, likely out of memory{quoted}"
         )
     );
     // None of it is in the way of the next one.

@@ -137,8 +137,8 @@ async fn killed_while_loading_it_is_loaded_once_more_and_killed_twice_it_is_told
         }
     };
     let refused = tokio::join!(pool.lease(ModelName::new("gemma3")), killed).0.err().unwrap().to_string();
-    let told = "two loads ran out of memory, the second one with every unused engine stopped: llama-server was killed by \
-                signal 9, likely out of memory while loading";
+    let told = "two loads ran out of memory, the second one after every engine had been stopped that was neither in use nor \
+                pinned: llama-server was killed by signal 9, likely out of memory while loading";
     assert!(refused.contains(told), "{refused}");
     ask(&pool, "gemma3").await;
 }

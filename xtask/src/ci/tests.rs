@@ -26,7 +26,8 @@ fn stream(root: &Path) -> Result<String> {
     let (mut reader, writer) = io::pipe()?;
     let mut command = Command::new(cargo());
     command
-        .args(["test", "--workspace"])
+        // All of them: one run is to name everything that fails.
+        .args(["test", "--workspace", "--no-fail-fast"])
         .env("CARGO_TERM_COLOR", "never")
         .current_dir(root)
         .stdout(writer.try_clone()?)
