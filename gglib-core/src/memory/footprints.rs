@@ -12,7 +12,10 @@ const HEAD: &str = r#"{"gglib_footprints":1}"#;
 /// Engines that are remembered; the one measured longest ago is forgotten first.
 const KEPT: usize = 256;
 
-/// What a measurement holds for: the same file, started in the same way. Any change makes another engine.
+/// What a measurement holds for: the same file, started in the same way. Any change of this makes another engine.
+///
+/// Not of what lies beside it: companions, later parts of a model in several files, a program replaced in its place. There
+/// the measurement of the next load takes the place of the one that was remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Launched {
     /// The model's file.
