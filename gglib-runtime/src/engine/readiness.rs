@@ -145,9 +145,10 @@ async fn ask(upstream: &dyn Upstream, path: &'static str) -> Result<StatusCode, 
     upstream.send(request).await.map(|response| response.status())
 }
 
-/// Whether a connection failed for want of files or memory here, which says nothing of the engine.
+/// Whether a connection failed for want of files or memory here, which says nothing of the engine. A full backlog (EAGAIN,
+/// unix(7)) does: it is the engine that does not accept.
 fn is_our_shortage(error: &UpstreamError) -> bool {
-    const OURS: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::AGAIN];
+    const OURS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
@@ -289,7 +290,7 @@ mod tests {
             (Errno::NFILE, true),
             (Errno::NOBUFS, true),
             (Errno::NOMEM, true),
-            (Errno::AGAIN, true),
+            (Errno::AGAIN, false),
             (Errno::CONNREFUSED, false),
             (Errno::NOENT, false),
             (Errno::TIMEDOUT, false),
